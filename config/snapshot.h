@@ -1,0 +1,149 @@
+/* A validated, immutable configuration. Built by config/load.c, read by every core.
+ *
+ * Ownership: everything hangs off the snapshot and is freed with it (snapshot_free()). Strings are
+ * NUL-terminated. Addresses are IPv4 in network order, ports in host order, times in ns, sizes in
+ * bytes.
+ *
+ * Thread: immutable, so any; freeing is control's (docs/architecture.md, Snapshots).
+ */
+#ifndef MILLRACE_CONFIG_SNAPSHOT_H
+#define MILLRACE_CONFIG_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_MAX_CORES 64
+
+struct config_addr {
+    uint32_t addr; /* network order */
+    uint16_t port; /* host order; 0 where none belongs */
+    uint8_t prefix; /* 0 where none belongs */
+};
+
+enum config_poll { CONFIG_POLL_ADAPTIVE, CONFIG_POLL_BUSY };
+enum config_driver { CONFIG_VETH, CONFIG_AF_XDP, CONFIG_PCI, CONFIG_MEMIF, CONFIG_TAP };
+enum config_balance { CONFIG_ROUND_ROBIN, CONFIG_LEAST_REQUEST, CONFIG_RANDOM };
+enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
+enum config_log_level { CONFIG_LOG_ERROR, CONFIG_LOG_WARN, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
+
+struct config_runtime {
+    unsigned cores[CONFIG_MAX_CORES]; /* CPU numbers */
+    unsigned ncores;
+    unsigned blocking_threads;
+    enum config_poll poll;
+    uint32_t connections;   /* TCP connections a core holds at the most */
+    uint64_t memory_rcv_buf; /* TCP receive and send buffer a connection */
+    uint64_t memory_snd_buf;
+};
+
+struct config_port {
+    const char *name;
+    enum config_driver driver;
+    const char *device;       /* veth: the kernel's end; af_xdp: the NIC; pci: its address; memif: the socket;
+                                 tap: the interface's name */
+    struct config_addr host_address; /* veth, tap: given to the kernel's end; addr 0: none */
+    struct config_addr *addresses;   /* ours on this port */
+    size_t naddresses;
+    uint32_t gateway; /* 0: none */
+    uint16_t mtu;
+    uint16_t queues;  /* 0: one a core (veth: 1) */
+    uint16_t rx_descriptors, tx_descriptors;
+    uint32_t pool_size; /* mbufs; 0: computed */
+    const char *driver_args; /* appended to the DPDK device arguments; NULL */
+};
+
+/* A host pattern: exact, "*.suffix" (any number of labels in front) or "*". */
+enum config_host_kind { CONFIG_HOST_ANY, CONFIG_HOST_SUFFIX, CONFIG_HOST_EXACT };
+
+struct config_upstream;
+
+struct config_route {
+    enum config_host_kind host_kind;
+    const char *host; /* lower case; for a suffix without "*" but with the dot; NULL for any */
+    const char *path_prefix; /* starts with "/" */
+    size_t host_len, path_prefix_len;
+    const struct config_upstream *upstream;
+    uint64_t request_timeout; /* 0: the upstream's */
+};
+
+enum config_forwarded { CONFIG_FORWARDED_X, CONFIG_FORWARDED_RFC7239, CONFIG_FORWARDED_BOTH, CONFIG_FORWARDED_OFF };
+
+struct config_http {
+    struct config_route *routes; /* most specific first: exact host, longest suffix, any; then the
+                                    longest path prefix; then order in the file */
+    size_t nroutes;
+    uint64_t header_timeout; /* first byte of a request to the end of its head */
+    uint64_t idle_timeout;   /* between requests, and before the first */
+    uint64_t body_timeout;   /* between two reads of a request's body, or two writes of an answer */
+    uint32_t header_size;    /* bytes of a request's head */
+    uint32_t header_count;
+    uint64_t body_size;      /* bytes of a request's body; 0 none allowed, UINT64_MAX no limit */
+    enum config_forwarded forwarded;
+    const char *via; /* pseudonym in Via; NULL: no Via */
+    bool access_log;
+};
+
+struct config_tunnel {
+    const struct config_upstream *upstream;
+    uint64_t idle_timeout; /* no byte in either direction */
+};
+
+struct config_listener {
+    const char *name;
+    struct config_addr address; /* addr 0: every address of the ports */
+    uint32_t connections;       /* at once, per listener over all cores: each core gets its share */
+    struct config_http *http;     /* exactly one of the two */
+    struct config_tunnel *tunnel;
+};
+
+struct config_upstream {
+    const char *name;
+    struct config_addr *endpoints;
+    size_t nendpoints;
+    enum config_balance balance;
+    uint64_t connect_timeout;
+    uint64_t request_timeout; /* route to last byte */
+    uint64_t idle_timeout;    /* of a pooled connection */
+    uint32_t pool;            /* idle connections kept, per core and endpoint */
+};
+
+struct config_admin {
+    const char *socket;         /* path; NULL: none */
+    struct config_addr metrics; /* kernel-side address; port 0: none */
+    bool has_metrics;
+};
+
+struct config_log {
+    enum config_log_format format;
+    enum config_log_level level;
+    const char *access; /* "stderr", or a file's path */
+    uint32_t access_buffer; /* records a core may have waiting */
+};
+
+struct config_drain {
+    uint64_t timeout; /* SIGTERM: exchanges may finish for this long */
+};
+
+struct snapshot {
+    uint64_t version; /* set by whoever publishes; 1 is the first */
+    const char *path; /* where it came from */
+    struct config_runtime runtime;
+    struct config_port *ports;
+    size_t nports;
+    struct config_listener *listeners;
+    size_t nlisteners;
+    struct config_upstream *upstreams;
+    size_t nupstreams;
+    struct config_admin admin;
+    struct config_log log;
+    struct config_drain drain;
+    void *arena_;
+};
+
+void snapshot_free(struct snapshot *s);
+
+const struct config_upstream *snapshot_upstream(const struct snapshot *s, const char *name);
+const struct config_listener *snapshot_listener(const struct snapshot *s, const char *name);
+
+#endif

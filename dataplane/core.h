@@ -1,0 +1,71 @@
+/* One core: the run-to-completion loop and everything it owns. The only place that sees every layer.
+ *
+ * One pass: rx_burst → net → tcp → wakes → mailbox → timers → tasks → tcp_flush → tx_flush →
+ * quiescent.
+ *
+ * Life: core_new() on the set-up thread, core_run() on the core's own thread (it pins itself and
+ * registers with the EAL), core_free() on the set-up thread after core_run() has returned. For tests
+ * and the simulator core_pass() runs one pass with a given `now` instead of core_run().
+ */
+#ifndef MILLRACE_DATAPLANE_CORE_H
+#define MILLRACE_DATAPLANE_CORE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/snapshot.h"
+#include "dataplane/messages.h"
+#include "dataplane/port/port.h"
+#include "runtime/mailbox.h"
+
+struct core;
+struct access_ring; /* proxy/access_log.h */
+
+/* What the cores of one process share: built by control, read-only but for the atomics. */
+struct core_shared {
+    unsigned ncores;
+    struct core **cores;
+    _Atomic(struct snapshot *) snapshot; /* the newest; release by control, acquire by cores */
+    atomic_int_fast64_t wall_offset;     /* CLOCK_REALTIME - CLOCK_MONOTONIC, ns; control, each s */
+    uint8_t secret[16];
+    struct rte_mempool *mbufs;
+};
+
+struct core_opts {
+    unsigned index, cpu;
+    struct core_shared *shared;
+    struct port **ports; /* all ports; queue `index` of each is this core's (if it has so many) */
+    unsigned nports;
+    uint64_t seed;
+    uint64_t now;
+    bool virtual_clock;
+    bool busy;           /* poll: busy */
+    uint32_t handoff_size;
+};
+
+struct core *core_new(const struct core_opts *o); /* NULL: no memory */
+void core_free(struct core *c);
+
+/* Until CORE_MSG_STOP, or drained. Core's own thread. */
+void core_run(struct core *c);
+
+/* One pass at `now`; true if anything was done. */
+bool core_pass(struct core *c, uint64_t now);
+uint64_t core_next_timeout(const struct core *c);
+
+/* Any thread. */
+void core_post(struct core *c, struct core_msg *m);
+
+/* Newest snapshot version this core works by (any thread, acquire). */
+uint64_t core_acked_version(const struct core *c);
+/* True when this core holds no pin of versions up to and including `version` (any thread). */
+bool core_has_released(const struct core *c, uint64_t version);
+
+/* Records for the access log; the log thread is the only consumer. */
+struct access_ring *core_access_ring(struct core *c);
+
+/* The core's mailbox: blocking pool completions and wakes from elsewhere. */
+struct mailbox *core_mailbox(struct core *c);
+
+#endif

@@ -1,0 +1,77 @@
+/* What control and the cores say to each other.
+ *
+ * Control posts to a core's mailbox; the core answers by finishing the message (msg_done): an
+ * atomic flag plus a wake-up of control's loop. A message belongs to its sender before posting and
+ * after it is done, to the core in between. Nothing here allocates.
+ */
+#ifndef MILLRACE_DATAPLANE_MESSAGES_H
+#define MILLRACE_DATAPLANE_MESSAGES_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "config/snapshot.h"
+#include "dataplane/net/net.h"
+#include "dataplane/port/port.h"
+#include "dataplane/tcp/tcp.h"
+#include "runtime/hist.h"
+#include "runtime/mailbox.h"
+#include "runtime/sched.h"
+
+enum core_msg_kind {
+    CORE_MSG_STATUS, /* fill `status` */
+    CORE_MSG_DRAIN,  /* stop accepting, close idle connections, finish exchanges until `deadline` */
+    CORE_MSG_STOP,   /* abort everything and leave the loop */
+};
+
+/* Counters of one listener or upstream on one core; also the sums over cores. */
+struct listener_stats {
+    char name[64];
+    uint64_t accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t status[6]; /* by class: [2] is 2xx */
+    uint32_t conns;     /* now */
+};
+
+struct upstream_stats {
+    char name[64];
+    uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
+    uint64_t bytes_in, bytes_out;
+    uint32_t active, idle; /* connections now */
+};
+
+#define STATUS_MAX_LISTENERS 64
+#define STATUS_MAX_UPSTREAMS 256
+
+struct core_status {
+    unsigned core;   /* index */
+    unsigned cpu;
+    uint64_t now, passes, busy_passes, busy_tsc, total_tsc, tsc_hz;
+    uint64_t snapshot_version;
+    struct sched_stats sched;
+    struct hist poll_ns, pass_ns;
+    uint64_t timers; /* armed now */
+    struct net_stats net;
+    struct tcp_stats tcp;
+    struct port_counters ports[NET_MAX_IFS];
+    unsigned nports;
+    uint64_t handoff_out, handoff_in, handoff_full;
+    uint64_t access_log_dropped;
+    uint32_t rope_nodes, mbufs_avail, mbufs_total;
+    uint32_t clients, exchanges, tunnels; /* live objects of the proxy */
+    struct listener_stats listeners[STATUS_MAX_LISTENERS];
+    unsigned nlisteners;
+    struct upstream_stats upstreams[STATUS_MAX_UPSTREAMS];
+    unsigned nupstreams;
+};
+
+struct core_msg {
+    struct mailbox_item item;
+    enum core_msg_kind kind;
+    uint64_t deadline;           /* CORE_MSG_DRAIN: monotonic ns */
+    struct core_status *status;  /* CORE_MSG_STATUS */
+    void (*done)(struct core_msg *m); /* called on the core's thread when it is finished: set an
+                                         atomic and uv_async_send, no more */
+    void *ctx;
+};
+
+#endif
