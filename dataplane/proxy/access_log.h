@@ -1,0 +1,57 @@
+/* Access log records: filled on a core, written by the log thread.
+ *
+ * One single-producer single-consumer ring a core, bounded; a full ring drops the record and counts
+ * it. Nothing here formats or writes: the log thread (control/log.c) does.
+ */
+#ifndef MILLRACE_DATAPLANE_PROXY_ACCESS_LOG_H
+#define MILLRACE_DATAPLANE_PROXY_ACCESS_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Why an answer was made by the proxy, or how an exchange ended. */
+enum access_reason {
+#define REASON(name, text) ACCESS_##name,
+#include "dataplane/proxy/reason.def"
+#undef REASON
+    ACCESS_REASON_COUNT
+};
+const char *access_reason_name(enum access_reason r);
+
+struct access_record {
+    uint64_t wall_ns;     /* CLOCK_REALTIME at the end of the exchange */
+    uint64_t duration_ns; /* first byte of the request's head to last byte handed to TCP */
+    uint64_t upstream_ns; /* request sent to response head; 0: none */
+    uint64_t bytes_in, bytes_out; /* bodies */
+    uint32_t client_addr, upstream_addr; /* network order; 0: none */
+    uint16_t client_port, upstream_port; /* host order */
+    uint16_t status;      /* 0: none was sent */
+    uint8_t reason;       /* enum access_reason */
+    uint8_t attempts;
+    bool reused;          /* a pooled upstream connection served it */
+    uint8_t version_minor; /* HTTP/1.x */
+    /* Cut at their size, always NUL-terminated; bytes as received (may need escaping). */
+    char method[16];
+    char listener[32];
+    char upstream[32];
+    char host[80];
+    char target[256];
+};
+
+struct access_ring;
+
+struct access_ring *access_ring_new(uint32_t size); /* rounded up to a power of two; NULL: no memory */
+void access_ring_free(struct access_ring *r);
+
+/* Producer: a slot to fill, then commit; NULL (and counted) when the ring is full. */
+struct access_record *access_ring_reserve(struct access_ring *r);
+void access_ring_commit(struct access_ring *r);
+
+/* Consumer: the oldest record, valid until pop; NULL when empty. */
+const struct access_record *access_ring_peek(struct access_ring *r);
+void access_ring_pop(struct access_ring *r);
+
+/* Any thread. */
+uint64_t access_ring_dropped(const struct access_ring *r);
+
+#endif
