@@ -5,8 +5,8 @@
  * stream is dead and every call returns the same error.
  *
  *   -ECONNREFUSED  RST in answer to our SYN           -ETIMEDOUT   peer stopped answering
- *   -ECONNRESET    RST                                -EHOSTUNREACH / -ENETUNREACH  no neighbour, ICMP
- *   -ECONNABORTED  aborted by this side               -EPIPE       write after our own shutdown
+ *   -ECONNRESET    RST                                -EHOSTUNREACH / -ENETUNREACH  no neighbour,
+ * ICMP -ECONNABORTED  aborted by this side               -EPIPE       write after our own shutdown
  *
  * Ownership: whoever opened or accepted the stream holds its one handle and ends it with exactly
  * one stream_close() or stream_abort(); the handle is invalid afterwards.
