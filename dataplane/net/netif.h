@@ -20,9 +20,9 @@
 
 /* What the port does for us; without the flag the stack does it in software. */
 enum netif_offload {
-    NETIF_TX_IP_CSUM = 1 << 0,   /* fills the IPv4 header checksum */
-    NETIF_TX_TCP_CSUM = 1 << 1,  /* fills the TCP checksum; we leave the pseudo-header's */
-    NETIF_RX_CSUM = 1 << 2,      /* marks good and bad checksums in ol_flags */
+    NETIF_TX_IP_CSUM = 1 << 0,    /* fills the IPv4 header checksum */
+    NETIF_TX_TCP_CSUM = 1 << 1,   /* fills the TCP checksum; we leave the pseudo-header's */
+    NETIF_RX_CSUM = 1 << 2,       /* marks good and bad checksums in ol_flags */
     NETIF_TX_MULTI_SEGS = 1 << 3, /* takes chained mbufs */
 };
 
@@ -33,10 +33,10 @@ struct netif_addr {
 
 struct netif {
     struct rte_ether_addr mac;
-    uint16_t mtu; /* IP packet size, without Ethernet */
-    uint16_t index; /* port number in the config */
+    uint16_t mtu;      /* IP packet size, without Ethernet */
+    uint16_t index;    /* port number in the config */
     uint32_t offloads; /* enum netif_offload */
-    uint32_t gateway; /* network order, 0 none */
+    uint32_t gateway;  /* network order, 0 none */
     uint8_t naddrs;
     struct netif_addr addrs[NETIF_MAX_ADDRS];
 
