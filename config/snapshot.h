@@ -16,8 +16,8 @@
 #define CONFIG_MAX_CORES 64
 
 struct config_addr {
-    uint32_t addr; /* network order */
-    uint16_t port; /* host order; 0 where none belongs */
+    uint32_t addr;  /* network order */
+    uint16_t port;  /* host order; 0 where none belongs */
     uint8_t prefix; /* 0 where none belongs */
 };
 
@@ -32,7 +32,7 @@ struct config_runtime {
     unsigned ncores;
     unsigned blocking_threads;
     enum config_poll poll;
-    uint32_t connections;   /* TCP connections a core holds at the most */
+    uint32_t connections;    /* TCP connections a core holds at the most */
     uint64_t memory_rcv_buf; /* TCP receive and send buffer a connection */
     uint64_t memory_snd_buf;
 };
@@ -40,16 +40,16 @@ struct config_runtime {
 struct config_port {
     const char *name;
     enum config_driver driver;
-    const char *device;       /* veth: the kernel's end; af_xdp: the NIC; pci: its address; memif: the socket;
-                                 tap: the interface's name */
+    const char *device; /* veth: the kernel's end; af_xdp: the NIC; pci: its address; memif: the
+                           socket; tap: the interface's name */
     struct config_addr host_address; /* veth, tap: given to the kernel's end; addr 0: none */
     struct config_addr *addresses;   /* ours on this port */
     size_t naddresses;
     uint32_t gateway; /* 0: none */
     uint16_t mtu;
-    uint16_t queues;  /* 0: one a core (veth: 1) */
+    uint16_t queues; /* 0: one a core (veth: 1) */
     uint16_t rx_descriptors, tx_descriptors;
-    uint32_t pool_size; /* mbufs; 0: computed */
+    uint32_t pool_size;      /* mbufs; 0: computed */
     const char *driver_args; /* appended to the DPDK device arguments; NULL */
 };
 
@@ -67,7 +67,12 @@ struct config_route {
     uint64_t request_timeout; /* 0: the upstream's */
 };
 
-enum config_forwarded { CONFIG_FORWARDED_X, CONFIG_FORWARDED_RFC7239, CONFIG_FORWARDED_BOTH, CONFIG_FORWARDED_OFF };
+enum config_forwarded {
+    CONFIG_FORWARDED_X,
+    CONFIG_FORWARDED_RFC7239,
+    CONFIG_FORWARDED_BOTH,
+    CONFIG_FORWARDED_OFF
+};
 
 struct config_http {
     struct config_route *routes; /* most specific first: exact host, longest suffix, any; then the
@@ -78,7 +83,7 @@ struct config_http {
     uint64_t body_timeout;   /* between two reads of a request's body, or two writes of an answer */
     uint32_t header_size;    /* bytes of a request's head */
     uint32_t header_count;
-    uint64_t body_size;      /* bytes of a request's body; 0 none allowed, UINT64_MAX no limit */
+    uint64_t body_size; /* bytes of a request's body; 0 none allowed, UINT64_MAX no limit */
     enum config_forwarded forwarded;
     const char *via; /* pseudonym in Via; NULL: no Via */
     bool access_log;
@@ -93,7 +98,7 @@ struct config_listener {
     const char *name;
     struct config_addr address; /* addr 0: every address of the ports */
     uint32_t connections;       /* at once, per listener over all cores: each core gets its share */
-    struct config_http *http;     /* exactly one of the two */
+    struct config_http *http;   /* exactly one of the two */
     struct config_tunnel *tunnel;
 };
 
@@ -117,7 +122,7 @@ struct config_admin {
 struct config_log {
     enum config_log_format format;
     enum config_log_level level;
-    const char *access; /* "stderr", or a file's path */
+    const char *access;     /* "stderr", or a file's path */
     uint32_t access_buffer; /* records a core may have waiting */
 };
 

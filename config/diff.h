@@ -1,0 +1,38 @@
+/* What a reload changes, and what of that can be done without a restart.
+ *
+ * Upstreams, routes, timeouts and limits are live: a core takes them with the next snapshot.
+ * Frozen keys (cores, ports, the set of listeners and their addresses, the admin socket, the
+ * log's file …) keep their old value until a restart. Which is which stands in the schema table.
+ */
+#ifndef MILLRACE_CONFIG_DIFF_H
+#define MILLRACE_CONFIG_DIFF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "config/snapshot.h"
+
+struct config_change {
+    char *key;       /* "upstreams[app].timeouts.connect"; list members go by their name */
+    char *from, *to; /* as the file would write them; "(none)" on one side: added or removed */
+    bool live;       /* false: keeps the old value until a restart */
+};
+
+struct config_diff {
+    struct config_change *changes;
+    size_t nchanges, nfrozen; /* nfrozen of them aren't live */
+    void *arena_;
+};
+
+/* 0 or -ENOMEM. *ret holds copies only; free it with config_diff_fini(). */
+int config_diff(const struct snapshot *before, const struct snapshot *after,
+                struct config_diff *ret);
+void config_diff_fini(struct config_diff *d);
+
+/* The live keys of `after` and the frozen ones of `before`, as a snapshot of its own that shares
+ * no memory with either. A listener that only `after` has waits for a restart; one that it no
+ * longer has keeps running as it was, and so do the upstreams which that one needs. Its version
+ * is `after`'s. 0 or -ENOMEM. */
+int config_merge_live(const struct snapshot *before, const struct snapshot *after,
+                      struct snapshot **ret);
+
+#endif
