@@ -62,6 +62,10 @@ uint64_t core_acked_version(const struct core *c);
 /* True when this core holds no pin of versions up to and including `version` (any thread). */
 bool core_has_released(const struct core *c, uint64_t version);
 
+/* Passes so far, for the watchdog (any thread, relaxed). A sleeping core wakes at least once a
+ * second, so a count that stands still for two means a core that is stuck. */
+uint64_t core_passes(const struct core *c);
+
 /* Records for the access log; the log thread is the only consumer. */
 struct access_ring *core_access_ring(struct core *c);
 

@@ -2,8 +2,7 @@
  * cores and their threads. Control's only way in, beside core.h and messages.h.
  *
  * Life: engine_start() once per process (the EAL can't be initialised twice), then messages to the
- * cores, then engine_stop(). The caller may be pinned to a core by nobody: its CPU affinity is the
- * same after engine_start() as before.
+ * cores, then engine_stop(). The caller's CPU affinity is the same after engine_start() as before.
  *
  * Thread: set-up and control thread; may block. The log call may come from any thread.
  */
@@ -53,6 +52,8 @@ bool engine_core_is_running(const struct engine *e, unsigned index);
 
 unsigned engine_nports(const struct engine *e);
 void engine_port_info(const struct engine *e, unsigned index, struct port_info *ret_info);
+/* Of the whole port. Control's thread; may be a few system calls. */
+void engine_port_counters(const struct engine *e, unsigned index, struct port_counters *ret);
 
 /* "22.11.11", for `millrace version`. */
 const char *engine_dpdk_version(void);

@@ -50,10 +50,10 @@ struct core_status {
     struct sched_stats sched;
     struct hist poll_ns, pass_ns;
     uint64_t timers; /* armed now */
+    /* Of sched.live and timers: the core's own housekeeping, there as long as the core is. */
+    uint32_t tasks_permanent, timers_permanent;
     struct net_stats net;
     struct tcp_stats tcp;
-    struct port_counters ports[NET_MAX_IFS];
-    unsigned nports;
     uint64_t handoff_out, handoff_in, handoff_full;
     uint64_t access_log_dropped;
     uint32_t rope_nodes, mbufs_avail, mbufs_total;
