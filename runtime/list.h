@@ -12,7 +12,7 @@ struct list_node {
 };
 
 #ifndef container_of
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #endif
 
 static inline void list_init(struct list_node *head)
@@ -89,12 +89,12 @@ static inline void list_splice_tail(struct list_node *to, struct list_node *from
     list_init(from);
 }
 
-#define list_for_each(pos, head) \
+#define list_for_each(pos, head)                                                                   \
     for (struct list_node *pos = (head)->next; pos != (head); pos = pos->next)
 
 /* The current node may be removed in the body; its successor may not. */
-#define list_for_each_safe(pos, tmp, head)                                        \
-    for (struct list_node *pos = (head)->next, *tmp = pos->next; pos != (head); \
+#define list_for_each_safe(pos, tmp, head)                                                         \
+    for (struct list_node *pos = (head)->next, *tmp = pos->next; pos != (head);                    \
          pos = tmp, tmp = pos->next)
 
 #endif

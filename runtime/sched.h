@@ -16,17 +16,18 @@
 #include "runtime/task.h"
 #include "runtime/timer.h"
 
-#define SCHED_BUDGET_OPS   64     /* operations a poll */
-#define SCHED_BUDGET_NS    50000  /* time a poll; real clock only */
-#define SCHED_PASS_NS      100000 /* aim of one pass; real clock only */
-#define SCHED_PASS_POLLS   256    /* polls a pass at the most, whatever the clock */
-#define SCHED_WAKE_NEXT    3      /* just-woken tasks that may jump the queue in a row */
-#define SCHED_TIMERS_STEP  256    /* timers fired a pass at the most */
-#define SCHED_STALL_NS     1000000
+#define SCHED_BUDGET_OPS  64     /* operations a poll */
+#define SCHED_BUDGET_NS   50000  /* time a poll; real clock only */
+#define SCHED_PASS_NS     100000 /* aim of one pass; real clock only */
+#define SCHED_PASS_POLLS  256    /* polls a pass at the most, whatever the clock */
+#define SCHED_WAKE_NEXT   3      /* just-woken tasks that may jump the queue in a row */
+#define SCHED_TIMERS_STEP 256    /* timers fired a pass at the most */
+#define SCHED_STALL_NS    1000000
 
 struct sched_opts {
     uint64_t now;    /* start of time, ns; not 0 in tests */
     bool account;    /* time every poll by TSC (real clock); false under a virtual clock */
+    uint64_t tsc_hz; /* with account; 0: sched_init() measures it (10 ms) */
 };
 
 struct sched_stats {
@@ -39,13 +40,16 @@ struct sched {
     uint64_t now_;
     struct timer_wheel wheel;
     struct list_node run_;
+    struct list_node yielded_; /* gave up in this pass: run in the next */
     struct list_node all_;
     struct task *current_;
-    struct task *next_;      /* wake-next slot */
+    struct task *next_; /* wake-next slot */
     uint8_t next_streak_;
     bool account_;
+    uint64_t tsc_;                                        /* start of the poll that runs now */
+    uint64_t budget_tsc_, pass_tsc_, stall_tsc_, tsc_hz_; /* limits as cycles */
     struct sched_stats stats;
-    struct hist poll_ns;     /* time of each poll, when accounted */
+    struct hist poll_ns; /* time of each poll, when accounted */
     struct stall_ring stalls;
 };
 

@@ -15,6 +15,8 @@
 
 #include "runtime/list.h"
 
+#define TASK_LIVE_ 0x01 /* in flags_: spawned and not yet finished */
+
 struct sched;
 struct task;
 
@@ -30,18 +32,19 @@ struct task_kind {
     enum poll (*poll)(struct task *t);
     /* Releases everything the task owns, usually the memory it is embedded in. Called exactly once:
      * after POLL_READY, or by task_abort(), or at sched_fini(). The task is already off every
-     * queue of the scheduler; wait nodes and timers of its futures are the drop's to unlink. */
+     * queue of the scheduler and no longer live, but task_now() and task_sched() still work; wait
+     * nodes and timers of its futures are the drop's to unlink. */
     void (*drop)(struct task *t);
 };
 
 /* Embed in the object that the task drives. Zero before task_spawn(). */
 struct task {
-    struct list_node run_;         /* run queue of sched_, or unlinked */
-    struct list_node all_;         /* every live task of sched_ */
+    struct list_node run_; /* run queue of sched_, or unlinked */
+    struct list_node all_; /* every live task of sched_ */
     const struct task_kind *kind_;
     struct sched *sched_;
-    const char *label;             /* route or upstream, for stall reports; borrowed; may be NULL */
-    uint16_t budget_;              /* operations left in this poll */
+    const char *label; /* route or upstream, for stall reports; borrowed; may be NULL */
+    uint16_t budget_;  /* operations left in this poll */
     uint8_t flags_;
 };
 
@@ -56,16 +59,18 @@ void task_wake(struct task *t);
  * right after that poll returns. A finished or never spawned task: no-op. */
 void task_abort(struct task *t);
 
-/* Takes `n` operations from the budget of the running poll. False when it is spent: the task has
- * been put at the back of the run queue and the caller must return POLL_PENDING. */
+/* Takes `n` operations from the budget of the running poll; the last one may overdraw it. False
+ * when it is spent: the task has been put at the back of the run queue (it runs in the next pass)
+ * and the caller must return POLL_PENDING. Only for the task that is being polled. */
 bool task_consume(struct task *t, unsigned n);
 
-/* Back of the queue; the caller returns POLL_PENDING. */
+/* Back of the queue, to run in the next pass; the caller returns POLL_PENDING. Only for the task
+ * that is being polled. */
 void task_yield(struct task *t);
 
 static inline bool task_is_live(const struct task *t)
 {
-    return t->sched_ != 0;
+    return t->flags_ & TASK_LIVE_;
 }
 
 static inline struct sched *task_sched(const struct task *t)

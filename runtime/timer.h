@@ -20,7 +20,8 @@
 
 #define TIMER_LEVELS    8
 #define TIMER_SLOTS     64
-#define TIMER_TICK_BITS 16 /* level-0 slot: 65.5 us */
+#define TIMER_SLOT_BITS 6
+#define TIMER_TICK_BITS 16 /* level-0 slot: 65.5 us; the top level then ends at 2^64 */
 
 struct timer {
     struct list_node node_;
@@ -31,11 +32,15 @@ struct timer {
 };
 
 struct timer_wheel {
-    uint64_t now_;
-    uint64_t count_;                   /* armed timers */
-    uint64_t occupied_[TIMER_LEVELS];  /* one bit a slot */
+    uint64_t now_;     /* everything filed in slots_ is due after it, or in its own tick */
+    uint64_t target_;  /* `now` of the advance that is running, else now_ */
+    uint64_t count_;   /* armed timers */
+    uint64_t soonest_; /* earliest in the slot of now_'s own tick; valid while that is occupied */
+    uint64_t occupied_[TIMER_LEVELS]; /* one bit a slot */
+    struct list_node late_;           /* armed for the past: fire first in the next advance */
+    struct list_node due_;            /* taken from a level-0 slot, not all looked at yet */
+    struct list_node cascade_;        /* taken from a higher slot, not all filed again yet */
     struct list_node slots_[TIMER_LEVELS][TIMER_SLOTS];
-    struct list_node far_;             /* beyond the top level */
 };
 
 void timer_wheel_init(struct timer_wheel *w, uint64_t now);
@@ -51,7 +56,8 @@ static inline bool timer_is_armed(const struct timer *t)
     return list_is_linked(&t->node_);
 }
 
-/* Fires at most `max` due timers; returns how many. More are due when it returns `max`. */
+/* Fires at most `max` due timers and files at most 4 * `max` again; returns how many fired. When it
+ * stopped short, timer_wheel_next() is at or before `now`; otherwise it is after. */
 unsigned timer_wheel_advance(struct timer_wheel *w, uint64_t now, unsigned max);
 
 /* Next time anything may be due, UINT64_MAX for none. May be early (a lazily moved timer or a
@@ -70,10 +76,11 @@ struct task;
 struct sleep {
     struct timer timer;
     struct task *task;
+    struct timer_wheel *wheel_; /* where it is armed */
 };
 
 void sleep_arm(struct sleep *s, struct task *t, uint64_t at);
-/* No-op when not armed; also for a never armed zeroed sleep (t may then be any live task). */
+/* No-op when not armed, also for a zeroed sleep; the task need not be live any more. */
 void sleep_cancel(struct sleep *s);
 static inline bool sleep_is_armed(const struct sleep *s)
 {
