@@ -15,7 +15,9 @@
 #include "dataplane/net/net.h"
 #include "dataplane/stream/rope.h"
 #include "dataplane/stream/stream.h"
-#include "runtime/sched.h"
+
+struct sched;
+struct task;
 
 enum tcp_drop {
 #define DROP(name, text) TCP_DROP_##name,
@@ -33,19 +35,21 @@ struct tcp_opts {
     struct net *net;
     struct rope_pool *ropes;
     struct rte_mempool *mbufs;
-    uint8_t secret[16];       /* keys the ISN (RFC 6528), the table's and the owner's hash; the same
-                                 on all cores */
-    uint64_t seed;            /* local port choice */
-    uint16_t core, cores;     /* this core's index, how many there are: owner and port space */
+    uint8_t secret[16];   /* keys the ISN (RFC 6528), the table's and the owner's hash; the same
+                             on all cores */
+    uint64_t seed;        /* local port choice */
+    uint16_t core, cores; /* this core's index, how many there are: owner and port space */
     uint16_t port_lo, port_hi; /* local ports for connects; 0: 32768..60999 */
-    uint32_t max_conns;       /* tcbs, TIME_WAIT and half-open not counted; 0: 65536 */
-    uint32_t max_half_open;   /* 0: 4096 */
-    uint32_t max_time_wait;   /* oldest goes first; 0: 16384 */
+    uint32_t max_conns;        /* tcbs, TIME_WAIT and half-open not counted; 0: 65536 */
+    uint32_t max_half_open;    /* 0: 4096 */
+    uint32_t max_time_wait;    /* oldest goes first; 0: 16384 */
     uint32_t rcv_buf, snd_buf; /* bytes a connection; 0: 256 KiB, 256 KiB */
-    uint32_t mbuf_low;        /* fewer free mbufs: windows shrink, SYNs are not answered; 0: none */
+    uint32_t mbuf_low; /* fewer free mbufs: windows shrink, SYNs are not answered; 0: none */
     uint64_t keepalive_idle_ns;  /* 0: 2 h */
-    uint64_t time_wait_ns;    /* 0: 60 s */
+    uint64_t time_wait_ns;       /* 0: 60 s */
     uint64_t connect_timeout_ns; /* SYN retransmissions end; 0: 60 s */
+    uint32_t isn_offset; /* added to every initial sequence number; the numbers stay unpredictable
+                            by the secret alone */
 };
 
 struct tcp *tcp_new(const struct tcp_opts *o); /* NULL: no memory */
@@ -60,8 +64,8 @@ uint16_t tcp_owner(const struct tcp *t, uint32_t local_addr, uint16_t local_port
 struct tcp_listener;
 
 struct tcp_listener_opts {
-    uint32_t addr; /* network order; 0 for every local address */
-    uint16_t port; /* host order */
+    uint32_t addr;    /* network order; 0 for every local address */
+    uint16_t port;    /* host order */
     uint32_t backlog; /* half-open connections of this listener; 0: 1024 */
     /* A connection has completed its handshake. The callee owns the stream; it may close or abort
      * it at once. Called from packet input: do little, spawn a task. */
@@ -72,7 +76,8 @@ struct tcp_listener_opts {
 };
 
 /* -EADDRINUSE, -ENOMEM. */
-int tcp_listen(struct tcp *t, const struct tcp_listener_opts *o, struct tcp_listener **ret_listener);
+int tcp_listen(struct tcp *t, const struct tcp_listener_opts *o,
+               struct tcp_listener **ret_listener);
 /* New SYNs are refused with RST from now on, half-open ones are dropped; accepted connections go
  * on. */
 void tcp_listener_free(struct tcp *t, struct tcp_listener *l);
@@ -85,7 +90,8 @@ struct tcp_connect_opts {
 };
 
 /* Sends the SYN. stream_status() is -EAGAIN until it is answered. Errors at once: -ENETUNREACH,
- * -EADDRNOTAVAIL (every local port to this endpoint is in use), -ENOBUFS (no tcb, no mbuf). */
+ * -EHOSTUNREACH (the next hop is known not to answer), -EADDRNOTAVAIL (every local port to this
+ * endpoint is in use), -ENOBUFS (no tcb). A SYN that finds no mbuf is sent again by its timer. */
 int tcp_connect(struct tcp *t, const struct tcp_connect_opts *o, struct stream **ret_stream);
 
 struct tcp_stats {
@@ -95,7 +101,7 @@ struct tcp_stats {
     uint64_t dup_acks_in, ooo_in, challenge_acks, listen_overflow, copies_out, zero_copy_out;
     uint64_t drops[TCP_DROP_COUNT];
     uint32_t conns, half_open, time_wait; /* now */
-    uint64_t mbufs_held; /* now: in send, receive and out-of-order queues */
+    uint64_t mbufs_held;                  /* now: in send, receive and out-of-order queues */
 };
 const struct tcp_stats *tcp_stats(struct tcp *t);
 
