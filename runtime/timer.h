@@ -2,8 +2,8 @@
  *
  * A timer fires in the first timer_wheel_advance() whose `now` is at or past its time: never early,
  * and exactly then under a virtual clock. Within one advance timers fire in order of their time
- * slot; a timer that is armed in a callback for a time already past fires in the next advance, so
- * a callback cannot starve the caller.
+ * slot, and each at most once: one that fired and is armed in a callback for a time already past
+ * waits for the next advance, so a callback cannot starve the caller.
  *
  * Lazy re-arm: moving an armed timer later is a plain store; the wheel re-files it when the old
  * slot comes up. Moving it earlier re-files at once.
@@ -57,7 +57,8 @@ static inline bool timer_is_armed(const struct timer *t)
 }
 
 /* Fires at most `max` due timers and files at most 4 * `max` again; returns how many fired. When it
- * stopped short, timer_wheel_next() is at or before `now`; otherwise it is after. */
+ * stopped short, or a callback armed something for the past, timer_wheel_next() is at or before
+ * `now`; otherwise it is after. `now` never goes back. */
 unsigned timer_wheel_advance(struct timer_wheel *w, uint64_t now, unsigned max);
 
 /* Next time anything may be due, UINT64_MAX for none. May be early (a lazily moved timer or a

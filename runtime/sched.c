@@ -1,0 +1,273 @@
+#include "runtime/sched.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "runtime/clock.h"
+
+/* task.flags_, beside TASK_LIVE_. */
+#define TASK_QUEUED  0x02 /* in run_, yielded_ or next_ */
+#define TASK_RUNNING 0x04
+#define TASK_REWAKE  0x08 /* woken while it ran */
+#define TASK_YIELDED 0x10 /* gave up in this poll */
+#define TASK_ABORTED 0x20 /* while it ran */
+
+#define BUDGET_CLOCK_MASK 7 /* look at the clock every so many operations */
+
+static uint64_t ns_to_tsc(uint64_t ns, uint64_t hz)
+{
+    return (uint64_t)((unsigned __int128)ns * hz / CLOCK_NS_PER_S);
+}
+
+void sched_init(struct sched *s, const struct sched_opts *o)
+{
+    memset(s, 0, sizeof(*s));
+    s->now_ = o->now;
+    timer_wheel_init(&s->wheel, o->now);
+    list_init(&s->run_);
+    list_init(&s->yielded_);
+    list_init(&s->all_);
+    s->account_ = o->account;
+    if (s->account_) {
+        s->tsc_hz_ = o->tsc_hz ? o->tsc_hz : clock_tsc_calibrate();
+        s->budget_tsc_ = ns_to_tsc(SCHED_BUDGET_NS, s->tsc_hz_);
+        s->pass_tsc_ = ns_to_tsc(SCHED_PASS_NS, s->tsc_hz_);
+        s->stall_tsc_ = ns_to_tsc(SCHED_STALL_NS, s->tsc_hz_);
+    }
+}
+
+static void push_run(struct sched *s, struct list_node *queue, struct task *t)
+{
+    assert(!list_is_linked(&t->run_) && s->next_ != t);
+    t->flags_ |= TASK_QUEUED;
+    list_push_tail(queue, &t->run_);
+    s->stats.run_depth++;
+}
+
+static void unqueue(struct sched *s, struct task *t)
+{
+    if (!(t->flags_ & TASK_QUEUED))
+        return;
+    t->flags_ &= ~TASK_QUEUED;
+    s->stats.run_depth--;
+    if (s->next_ == t)
+        s->next_ = NULL;
+    else
+        list_remove(&t->run_);
+}
+
+/* The last woken runs next, while what it was woken for is warm in the cache; the one it displaces
+ * keeps its turn in the queue. */
+static void push_next(struct sched *s, struct task *t)
+{
+    if (s->next_) {
+        list_push_tail(&s->run_, &s->next_->run_);
+        s->next_ = NULL;
+    }
+    t->flags_ |= TASK_QUEUED;
+    s->next_ = t;
+    s->stats.run_depth++;
+}
+
+void task_spawn(struct sched *s, struct task *t, const struct task_kind *k)
+{
+    assert(!task_is_live(t) && k->poll && k->drop);
+    t->kind_ = k;
+    t->sched_ = s;
+    t->budget_ = 0;
+    t->flags_ = TASK_LIVE_;
+    t->run_ = (struct list_node){NULL, NULL};
+    t->all_ = (struct list_node){NULL, NULL};
+    list_push_tail(&s->all_, &t->all_);
+    s->stats.spawned++;
+    s->stats.live++;
+    push_run(s, &s->run_, t);
+}
+
+void task_wake(struct task *t)
+{
+    if (!task_is_live(t) || (t->flags_ & (TASK_QUEUED | TASK_REWAKE)))
+        return;
+    struct sched *s = t->sched_;
+    s->stats.wakes++;
+    if (t->flags_ & TASK_RUNNING)
+        t->flags_ |= TASK_REWAKE;
+    else if (s->current_)
+        push_next(s, t);
+    else
+        push_run(s, &s->run_, t);
+}
+
+/* The only way out of life; `t` may be freed memory afterwards. */
+static void finish(struct sched *s, struct task *t)
+{
+    assert(task_is_live(t));
+    unqueue(s, t);
+    list_remove(&t->all_);
+    t->flags_ = 0;
+    s->stats.live--;
+    t->kind_->drop(t);
+}
+
+void task_abort(struct task *t)
+{
+    if (!task_is_live(t))
+        return;
+    struct sched *s = t->sched_;
+    if (t->flags_ & TASK_RUNNING) {
+        t->flags_ |= TASK_ABORTED;
+        return;
+    }
+    s->stats.aborted++;
+    finish(s, t);
+}
+
+static bool is_out_of_time(const struct sched *s)
+{
+    return s->account_ && clock_tsc() - s->tsc_ > s->budget_tsc_;
+}
+
+bool task_consume(struct task *t, unsigned n)
+{
+    struct sched *s = t->sched_;
+    assert(t->flags_ & TASK_RUNNING);
+    if (t->budget_ > 0) {
+        unsigned left = n < t->budget_ ? t->budget_ - n : 0;
+        bool look = (t->budget_ & ~BUDGET_CLOCK_MASK) != (left & ~BUDGET_CLOCK_MASK);
+        t->budget_ = (uint16_t)left;
+        if (!look || !is_out_of_time(s))
+            return true;
+        t->budget_ = 0;
+    }
+    if (!(t->flags_ & TASK_YIELDED))
+        s->stats.budget_out++;
+    t->flags_ |= TASK_YIELDED;
+    return false;
+}
+
+void task_yield(struct task *t)
+{
+    assert(t->flags_ & TASK_RUNNING);
+    if (!(t->flags_ & TASK_YIELDED))
+        t->sched_->stats.yields++;
+    t->flags_ |= TASK_YIELDED;
+}
+
+/* NULL when nothing is queued. */
+static struct task *pick(struct sched *s)
+{
+    struct task *t = s->next_;
+    if (t && (s->next_streak_ < SCHED_WAKE_NEXT || list_is_empty(&s->run_))) {
+        if (s->next_streak_ < SCHED_WAKE_NEXT)
+            s->next_streak_++;
+        unqueue(s, t);
+        return t;
+    }
+    s->next_streak_ = 0;
+    if (t) {
+        s->next_ = NULL;
+        list_push_tail(&s->run_, &t->run_);
+    }
+    struct list_node *n = list_first(&s->run_);
+    if (!n)
+        return NULL;
+    t = container_of(n, struct task, run_);
+    unqueue(s, t);
+    return t;
+}
+
+static void restart_clock(struct sched *s)
+{
+    if (s->account_)
+        s->tsc_ = clock_tsc();
+}
+
+/* One reading ends this poll and starts the next. */
+static void account_poll(struct sched *s, const struct task *t)
+{
+    uint64_t end = clock_tsc();
+    uint64_t cycles = end - s->tsc_;
+    uint64_t ns = clock_tsc_to_ns(cycles, s->tsc_hz_);
+    s->tsc_ = end;
+    hist_record(&s->poll_ns, ns);
+    if (cycles > s->stall_tsc_) {
+        s->stats.stalls++;
+        stall_push(&s->stalls, s->now_, ns, t->kind_->name, t->label);
+    }
+}
+
+static void poll_task(struct sched *s, struct task *t)
+{
+    assert(!s->current_);
+    t->budget_ = SCHED_BUDGET_OPS;
+    t->flags_ |= TASK_RUNNING;
+    s->current_ = t;
+    enum poll result = t->kind_->poll(t);
+    s->current_ = NULL;
+    s->stats.polls++;
+    if (s->account_)
+        account_poll(s, t);
+
+    uint8_t flags = t->flags_;
+    t->flags_ &= ~(TASK_RUNNING | TASK_REWAKE | TASK_YIELDED | TASK_ABORTED);
+    if (result == POLL_READY) {
+        s->stats.finished++;
+        finish(s, t);
+        restart_clock(s);
+    } else if (flags & TASK_ABORTED) {
+        s->stats.aborted++;
+        finish(s, t);
+        restart_clock(s);
+    } else if (flags & TASK_YIELDED) {
+        push_run(s, &s->yielded_, t);
+    } else if (flags & TASK_REWAKE) {
+        push_run(s, &s->run_, t);
+    }
+}
+
+static bool is_pass_spent(const struct sched *s, unsigned polls, uint64_t start)
+{
+    if (polls >= SCHED_PASS_POLLS)
+        return true;
+    return s->account_ && s->tsc_ - start > s->pass_tsc_;
+}
+
+bool sched_step(struct sched *s, uint64_t now_ns)
+{
+    assert(now_ns >= s->now_ && !s->current_);
+    unsigned polls = 0;
+    struct task *t;
+
+    s->now_ = now_ns;
+    s->stats.passes++;
+    restart_clock(s);
+    uint64_t start = s->tsc_;
+    unsigned fired = timer_wheel_advance(&s->wheel, now_ns, SCHED_TIMERS_STEP);
+    if (fired)
+        restart_clock(s);
+    while (!is_pass_spent(s, polls, start) && (t = pick(s))) {
+        poll_task(s, t);
+        polls++;
+    }
+    list_splice_tail(&s->run_, &s->yielded_);
+    return polls > 0 || fired > 0;
+}
+
+bool sched_is_runnable(const struct sched *s)
+{
+    return s->stats.run_depth > 0 || timer_wheel_next(&s->wheel) <= s->now_;
+}
+
+uint64_t sched_next_timeout(const struct sched *s)
+{
+    return timer_wheel_next(&s->wheel);
+}
+
+void sched_fini(struct sched *s)
+{
+    struct list_node *n;
+    assert(!s->current_);
+    while ((n = list_first(&s->all_)))
+        task_abort(container_of(n, struct task, all_));
+    assert(timer_wheel_count(&s->wheel) == 0);
+}
