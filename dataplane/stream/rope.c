@@ -115,11 +115,17 @@ static uint32_t tail_room(const struct rope *r)
     return t->mbuf->buf_len - t->off - t->len;
 }
 
+struct rte_mbuf *rope_mbuf_new(struct rope_pool *p)
+{
+    /* The pool's own count: summing up every core's cache would cost more than the append. */
+    if (p->reserve && rte_mempool_ops_get_count(p->mbufs) <= p->reserve)
+        return NULL;
+    return rte_pktmbuf_alloc(p->mbufs);
+}
+
 static bool append_mbuf(struct rope_pool *p, struct rope *r, const char *data, uint32_t len)
 {
-    if (p->reserve && rte_mempool_avail_count(p->mbufs) <= p->reserve)
-        return false;
-    struct rte_mbuf *m = rte_pktmbuf_alloc(p->mbufs);
+    struct rte_mbuf *m = rope_mbuf_new(p);
     if (!m)
         return false;
     memcpy((char *)m->buf_addr + m->data_off, data, len);

@@ -40,7 +40,7 @@ struct rope_pool {
     uint32_t nchunks_;
     uint32_t in_use;    /* nodes out */
     uint32_t max_nodes; /* bound; 0 for none */
-    uint32_t reserve;   /* mbufs that rope_append() must leave in `mbufs` */
+    uint32_t reserve;   /* mbufs that new bytes must leave in `mbufs` (not counting its caches) */
 };
 
 void rope_pool_init(struct rope_pool *p, struct rte_mempool *mbufs, uint32_t max_nodes);
@@ -56,6 +56,9 @@ static inline bool rope_is_empty(const struct rope *r)
 {
     return r->len == 0;
 }
+
+/* A fresh mbuf of `mbufs` for bytes to come, or NULL when only the reserve is left. */
+struct rte_mbuf *rope_mbuf_new(struct rope_pool *p);
 
 /* Takes over one reference of `m` for bytes [off, off+len) counted from buf_addr. On -ENOMEM the
  * reference stays with the caller. len 0: the mbuf is freed, 0. */
