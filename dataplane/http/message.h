@@ -68,6 +68,9 @@ enum http_header_flags {
                               be copied as it is */
 };
 
+/* What header.def says about a field: HTTP_HF_HOP, _KEEP, _NOTRAILER. */
+extern const uint8_t http_header_rules[HTTP_H_COUNT];
+
 struct http_span {
     uint32_t off, len;
 };

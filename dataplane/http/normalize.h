@@ -5,7 +5,8 @@
  *
  *   refused, 400   a bad escape (%, %1, %zz); an encoded control character (%00 to %1F, %7F);
  *                  an encoded slash or backslash (%2F, %5C), and a bare backslash; a segment that
- *                  is "." or "..", written in any mixture of "." and "%2E"
+ *                  is "." or "..", written in any mixture of "." and "%2E", with or without
+ *                  parameters ("..;x")
  *   decoded        escapes of unreserved characters (RFC 3986 §6.2.2.2): %61 is a
  *   upper-cased    the hex digits of the escapes that stay
  *   merged         runs of "/" become one: an origin that merges them gets the route it means, one
@@ -31,7 +32,7 @@ struct http_host {
 
 struct http_route_key {
     struct http_host host;
-    const char *path; /* into the head's bytes or into the caller's buffer; "*" for OPTIONS * */
+    const char *path; /* into the head's bytes or into the caller's buffer; "/" for OPTIONS * */
     uint32_t path_len;
 };
 

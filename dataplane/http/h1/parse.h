@@ -31,12 +31,20 @@ struct h1_scan {
     uint32_t start;      /* offset of the start line: leading empty lines are skipped */
     uint32_t pos_;       /* looked at so far */
     uint32_t line_;      /* first byte of the line that pos_ is in */
+    uint8_t leading_;    /* empty lines that may still come before the start line */
     bool has_start_line; /* a whole start line was seen: then 431 rather than 414, and 408 makes
                             sense */
     uint8_t error;       /* enum http_error, after a failure */
 };
 
+/* For a request: up to H1_MAX_LEADING empty lines are skipped (RFC 9112 §2.2). */
 static inline void h1_scan_init(struct h1_scan *s)
+{
+    *s = (struct h1_scan){.leading_ = H1_MAX_LEADING};
+}
+
+/* For a response: nothing may stand before it. */
+static inline void h1_scan_init_response(struct h1_scan *s)
 {
     *s = (struct h1_scan){0};
 }

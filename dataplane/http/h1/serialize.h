@@ -19,9 +19,10 @@ struct h1_request_edit {
     enum config_forwarded forwarded;
     const char
         *client_addr; /* as text, "192.0.2.1" or "2001:db8::1"; unused when forwarded is off */
-    const char *via;  /* pseudonym; NULL: no Via */
-    bool https;       /* what the client spoke to us */
-    bool close;       /* this is the last request on the upstream connection */
+    const char *default_host;  /* Host for a request of HTTP/1.0 without one; NULL: empty */
+    const char *via;           /* pseudonym; NULL: no Via */
+    bool https;                /* what the client spoke to us */
+    bool close;                /* this is the last request on the upstream connection */
     enum http_framing framing; /* NONE, LENGTH or CHUNKED */
     uint64_t content_length;   /* with LENGTH; LENGTH 0 writes "Content-Length: 0" */
 };
