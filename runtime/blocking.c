@@ -22,13 +22,6 @@ enum job_state {
     JOB_CANCELLED,
 };
 
-/* Bounded queue after D. Vyukov. A cell is free for position `pos` when seq == pos and full when
- * seq == pos + 1; both stores of seq (release) pair with the loads (acquire) of the next user. */
-struct cell {
-    atomic_size_t seq;
-    struct blocking_job *job;
-};
-
 struct worker {
     _Alignas(64) pthread_mutex_t lock; /* of the rest; readers take it only for statistics */
     struct hist queue_ns, run_ns;
@@ -38,71 +31,70 @@ struct worker {
 };
 
 struct blocking {
-    struct cell *cells;
-    size_t mask;
     struct worker *workers;
     unsigned nworkers; /* started */
+    unsigned limit;
     uint64_t spin_ns;
     bool is_stopped; /* set-up thread's */
     sem_t bell;
     atomic_uint_fast64_t submitted, refused, returned;
 
-    /* tail/stopping and parked are Dekker's pair, all seq_cst: a submitter advances tail, then
-     * reads parked; a worker counts itself in parked, then reads tail and stopping. */
-    _Alignas(64) atomic_size_t tail;
-    _Alignas(64) atomic_size_t head;
-    _Alignas(64) atomic_uint parked; /* workers that nobody has rung for yet */
+    /* Submitters push here, newest first; a worker takes all at once, so there is no ABA. Push is
+     * release, take is acquire. */
+    _Alignas(64) _Atomic(struct blocking_job *) inbox;
+    /* queued/stopping and parked are Dekker's pair, all seq_cst: a submitter counts its job in
+     * queued, then reads parked; a worker counts itself in parked, then reads queued and stopping.
+     */
+    atomic_uint queued;
+    atomic_uint parked; /* workers that nobody has rung for yet */
     atomic_bool stopping;
     atomic_uint submitting; /* submitters between their look at stopping and their push */
+
+    _Alignas(64) pthread_mutex_t take_lock; /* workers only; submitters never need it */
+    struct blocking_job *ready;             /* taken from inbox, oldest first; under take_lock */
 };
 
+/* A count, not the list, is the bound: it refuses exactly when `limit` jobs wait. */
 static int push_job(struct blocking *p, struct blocking_job *job)
 {
-    size_t pos = atomic_load_explicit(&p->tail, memory_order_relaxed);
-    for (;;) {
-        struct cell *cell = &p->cells[pos & p->mask];
-        size_t seq = atomic_load_explicit(&cell->seq, memory_order_acquire);
-        if (seq == pos) {
-            if (atomic_compare_exchange_weak_explicit(&p->tail, &pos, pos + 1, memory_order_seq_cst,
-                                                      memory_order_relaxed)) {
-                cell->job = job;
-                atomic_store_explicit(&cell->seq, pos + 1, memory_order_release);
-                return 0;
-            }
-        } else if ((ptrdiff_t)(seq - pos) < 0) {
-            return -EBUSY;
-        } else {
-            pos = atomic_load_explicit(&p->tail, memory_order_relaxed);
-        }
+    if (atomic_fetch_add_explicit(&p->queued, 1, memory_order_seq_cst) >= p->limit) {
+        atomic_fetch_sub_explicit(&p->queued, 1, memory_order_relaxed);
+        return -EBUSY;
+    }
+    struct blocking_job *head = atomic_load_explicit(&p->inbox, memory_order_relaxed);
+    do {
+        job->next_ = head;
+    } while (!atomic_compare_exchange_weak_explicit(&p->inbox, &head, job, memory_order_release,
+                                                    memory_order_relaxed));
+    return 0;
+}
+
+static void refill_ready(struct blocking *p)
+{
+    struct blocking_job *job = atomic_exchange_explicit(&p->inbox, NULL, memory_order_acquire);
+    while (job) {
+        struct blocking_job *older = job->next_;
+        job->next_ = p->ready;
+        p->ready = job;
+        job = older;
     }
 }
 
+/* NULL when none waits, or the only one is not quite there yet. */
 static struct blocking_job *pop_job(struct blocking *p)
 {
-    size_t pos = atomic_load_explicit(&p->head, memory_order_relaxed);
-    for (;;) {
-        struct cell *cell = &p->cells[pos & p->mask];
-        size_t seq = atomic_load_explicit(&cell->seq, memory_order_acquire);
-        if (seq == pos + 1) {
-            if (atomic_compare_exchange_weak_explicit(&p->head, &pos, pos + 1, memory_order_relaxed,
-                                                      memory_order_relaxed)) {
-                struct blocking_job *job = cell->job;
-                atomic_store_explicit(&cell->seq, pos + p->mask + 1, memory_order_release);
-                return job;
-            }
-        } else if ((ptrdiff_t)(seq - (pos + 1)) < 0) {
-            return NULL;
-        } else {
-            pos = atomic_load_explicit(&p->head, memory_order_relaxed);
-        }
+    if (atomic_load_explicit(&p->queued, memory_order_relaxed) == 0)
+        return NULL;
+    pthread_mutex_lock(&p->take_lock);
+    if (!p->ready)
+        refill_ready(p);
+    struct blocking_job *job = p->ready;
+    if (job) {
+        p->ready = job->next_;
+        atomic_fetch_sub_explicit(&p->queued, 1, memory_order_relaxed);
     }
-}
-
-static size_t queue_len(const struct blocking *p)
-{
-    size_t head = atomic_load_explicit(&p->head, memory_order_seq_cst);
-    size_t tail = atomic_load_explicit(&p->tail, memory_order_seq_cst);
-    return (ptrdiff_t)(tail - head) > 0 ? tail - head : 0;
+    pthread_mutex_unlock(&p->take_lock);
+    return job;
 }
 
 /* Takes one worker out of the parked count; true: it gets, or has, a token of the bell. */
@@ -128,7 +120,8 @@ static bool wake_one(struct blocking *p)
 static void park(struct blocking *p)
 {
     atomic_fetch_add_explicit(&p->parked, 1, memory_order_seq_cst);
-    bool stay_up = queue_len(p) > 0 || atomic_load_explicit(&p->stopping, memory_order_seq_cst);
+    bool stay_up = atomic_load_explicit(&p->queued, memory_order_seq_cst) > 0 ||
+                   atomic_load_explicit(&p->stopping, memory_order_seq_cst);
     /* When someone has claimed us already, the token must be taken all the same. */
     if (stay_up && claim_parked(p))
         return;
@@ -238,14 +231,6 @@ bool blocking_cancel(struct blocking_job *job)
            atomic_load_explicit(&job->state_, memory_order_relaxed) == JOB_CANCELLED;
 }
 
-static size_t round_up_pow2(size_t n)
-{
-    size_t size = 2;
-    while (size < n)
-        size *= 2;
-    return size;
-}
-
 static int start_worker(struct blocking *p, unsigned index, const cpu_set_t *cpus)
 {
     struct worker *w = &p->workers[index];
@@ -282,21 +267,17 @@ static struct blocking *alloc_pool(const struct blocking_opts *o)
     if (!p)
         return NULL;
     memset(p, 0, sizeof(*p));
-    p->mask = round_up_pow2(o->queue) - 1;
+    p->limit = o->queue;
     p->spin_ns = o->spin_ns;
-    p->cells = calloc(p->mask + 1, sizeof(*p->cells));
     p->workers = aligned_alloc(64, o->threads * sizeof(*p->workers));
-    if (!p->cells || !p->workers) {
-        free(p->cells);
-        free(p->workers);
+    if (!p->workers) {
         free(p);
         return NULL;
     }
-    for (size_t i = 0; i <= p->mask; i++)
-        atomic_store_explicit(&p->cells[i].seq, i, memory_order_relaxed);
     memset(p->workers, 0, o->threads * sizeof(*p->workers));
     for (unsigned i = 0; i < o->threads; i++)
         pthread_mutex_init(&p->workers[i].lock, NULL);
+    pthread_mutex_init(&p->take_lock, NULL);
     sem_init(&p->bell, 0, 0);
     return p;
 }
@@ -346,7 +327,9 @@ void blocking_free(struct blocking *p)
         return;
     assert(p->is_stopped);
     sem_destroy(&p->bell);
-    free(p->cells);
+    pthread_mutex_destroy(&p->take_lock);
+    for (unsigned i = 0; i < p->nworkers; i++)
+        pthread_mutex_destroy(&p->workers[i].lock);
     free(p->workers);
     free(p);
 }
@@ -357,7 +340,7 @@ void blocking_stats_get(struct blocking *p, struct blocking_stats *ret_stats)
     ret_stats->submitted = atomic_load_explicit(&p->submitted, memory_order_relaxed);
     ret_stats->refused = atomic_load_explicit(&p->refused, memory_order_relaxed);
     ret_stats->cancelled = atomic_load_explicit(&p->returned, memory_order_relaxed);
-    ret_stats->queued = (unsigned)queue_len(p);
+    ret_stats->queued = atomic_load_explicit(&p->queued, memory_order_relaxed);
     for (unsigned i = 0; i < p->nworkers; i++) {
         struct worker *w = &p->workers[i];
         pthread_mutex_lock(&w->lock);

@@ -5,7 +5,7 @@
  * pool stopped first (status -ECANCELED: it never ran). Between submit and `done` the job and what
  * it uses belong to the pool.
  *
- * The queue is bounded and lock-free; submitting never blocks. Idle threads spin a little, then
+ * The queue is bounded; submitting takes no lock and never blocks. Idle threads spin a little, then
  * park on a semaphore, whose post does not block the submitter either.
  */
 #ifndef MILLRACE_RUNTIME_BLOCKING_H
@@ -27,6 +27,7 @@ struct blocking_job {
     void (*done)(struct blocking_job *job); /* owner of `reply`; the job is the submitter's again */
     struct mailbox *reply;
     int status; /* valid in done: 0 it ran, -ECANCELED it did not */
+    struct blocking_job *next_;
     struct mailbox_item item_;
     uint64_t submitted_; /* monotonic ns */
     atomic_uint state_;
@@ -34,7 +35,7 @@ struct blocking_job {
 
 struct blocking_opts {
     unsigned threads;      /* > 0; named mr-block/0... */
-    unsigned queue;        /* jobs that may wait; rounded up to a power of two */
+    unsigned queue;        /* jobs that may wait */
     uint64_t spin_ns;      /* idle time before a thread parks */
     const cpu_set_t *cpus; /* affinity of the threads; NULL: as the caller's */
 };
