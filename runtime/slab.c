@@ -1,0 +1,91 @@
+#include "runtime/slab.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLAB_ALIGN       64
+#define SLAB_CHUNK_BYTES (256u << 10)
+
+struct slab_chunk {
+    struct slab_chunk *next;
+    char pad[SLAB_ALIGN - sizeof(struct slab_chunk *)];
+};
+
+struct slab_free {
+    struct slab_free *next;
+};
+
+void slab_init(struct slab *s, size_t object_size, uint32_t max)
+{
+    memset(s, 0, sizeof(*s));
+    s->size_ = (object_size + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
+    s->per_chunk_ = (uint32_t)(SLAB_CHUNK_BYTES / s->size_);
+    if (s->per_chunk_ == 0)
+        s->per_chunk_ = 1;
+    s->max_ = max;
+}
+
+void slab_fini(struct slab *s)
+{
+    assert(s->in_use == 0);
+    for (struct slab_chunk *c = s->chunks_; c;) {
+        struct slab_chunk *next = c->next;
+        free(c);
+        c = next;
+    }
+    memset(s, 0, sizeof(*s));
+}
+
+static void slab_grow(struct slab *s)
+{
+    uint32_t n = s->per_chunk_;
+    if (s->max_ && s->max_ - s->made_ < n)
+        n = s->max_ - s->made_;
+    if (n == 0)
+        return;
+    struct slab_chunk *c = aligned_alloc(SLAB_ALIGN, sizeof(*c) + n * s->size_);
+    if (!c)
+        return;
+    c->next = s->chunks_;
+    s->chunks_ = c;
+    char *objects = (char *)(c + 1);
+    for (uint32_t i = n; i-- > 0;) {
+        struct slab_free *f = (struct slab_free *)(void *)(objects + i * s->size_);
+        f->next = s->free_;
+        s->free_ = f;
+    }
+    s->made_ += n;
+}
+
+void *slab_get(struct slab *s)
+{
+    if (!s->free_)
+        slab_grow(s);
+    struct slab_free *f = s->free_;
+    if (!f)
+        return NULL;
+    s->free_ = f->next;
+    s->in_use++;
+    return f;
+}
+
+void *slab_get_zeroed(struct slab *s)
+{
+    void *object = slab_get(s);
+    if (object)
+        memset(object, 0, s->size_);
+    return object;
+}
+
+void slab_put(struct slab *s, void *object)
+{
+    assert(s->in_use > 0);
+#ifndef NDEBUG
+    memset(object, 0xdd, s->size_);
+#endif
+    struct slab_free *f = object;
+    f->next = s->free_;
+    s->free_ = f;
+    s->in_use--;
+}
