@@ -140,14 +140,19 @@ static int add_missing(struct upstreams *u, const struct snapshot *s, struct ups
 
 static void adopt(struct upstream *up, const struct config_upstream *cfg)
 {
+    uint32_t kept = 0;
     up->refs_++;
     list_for_each_safe(n, tmp, &up->endpoints_) {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
-        if (!ep->removed_ && !is_configured(cfg, ep))
+        if (ep->removed_)
+            continue;
+        if (is_configured(cfg, ep))
+            kept++;
+        else
             endpoint_remove(ep);
     }
     up->refs_--;
-    up->nendpoints = (uint32_t)cfg->nendpoints;
+    up->nendpoints = kept;
     up->balance = cfg->balance;
     up->connect_timeout = cfg->connect_timeout;
     up->request_timeout = cfg->request_timeout;

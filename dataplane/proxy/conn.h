@@ -1,0 +1,135 @@
+/* What client.c, exchange*.c, tunnel.c and proxy.c share. Private to proxy/. */
+#ifndef MILLRACE_DATAPLANE_PROXY_CONN_H
+#define MILLRACE_DATAPLANE_PROXY_CONN_H
+
+#include "dataplane/http/h1/body.h"
+#include "dataplane/http/h1/parse.h"
+#include "dataplane/http/h1/serialize.h"
+#include "dataplane/http/normalize.h"
+#include "dataplane/http/status.h"
+#include "dataplane/proxy/head_reader.h"
+#include "dataplane/proxy/proxy.h"
+#include "dataplane/upstream/upstream.h"
+
+#define RELAY_BYTES      65536u       /* moved a step, and the most that stands between halves */
+#define LINGER_NS        2000000000ull /* wait for the client's FIN after ours */
+#define LINGER_BYTES     (1u << 20)
+#define RESPONSE_HEAD    65536u
+#define RESPONSE_FIELDS  256
+#define MAX_ATTEMPTS     3
+#define NO_TIME          UINT64_MAX
+
+struct listener_counters {
+    uint64_t accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t status[6];
+};
+
+struct listener {
+    struct list_node node;
+    struct list_node conns; /* struct conn */
+    struct proxy *proxy;
+    char name[UPSTREAM_NAME];
+    const struct config_listener *cfg; /* of the snapshot in force */
+    struct tcp_listener *tcp;
+    uint32_t live;
+    uint32_t max; /* this core's share of cfg->connections */
+    struct listener_counters count;
+};
+
+struct proxy {
+    struct sched *sched;
+    struct tcp *tcp;
+    struct rope_pool *ropes;
+    struct access_ring *log;
+    const struct snapshot *snapshot;
+    struct upstreams upstreams;
+    struct list_node listeners;
+    struct slab clients, exchanges, tunnels;
+    struct http_header *fields; /* scratch of a parse: valid until the task returns */
+    uint16_t nfields;
+    char *path; /* scratch of normalize, as large as the largest head */
+    uint32_t path_size;
+    struct http_date date;
+    int64_t wall_offset;
+    unsigned core, cores;
+    bool draining;
+    uint64_t drain_deadline;
+    struct timer drain_timer;
+};
+
+/* One downstream connection; its task drives it and all that hangs off it. */
+struct conn {
+    struct task task;
+    struct list_node node; /* listener.conns */
+    struct listener *listener;
+    struct stream *stream;
+    struct sleep timer; /* the nearest deadline */
+};
+
+/* What a step of a state machine says to its loop. */
+enum step {
+    STEP_AGAIN, /* something moved: go round again */
+    STEP_WAIT,  /* registered with whoever will wake us */
+    STEP_DONE,
+};
+
+void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind);
+/* Unlinks; closes the stream in good order if it is still there. */
+void conn_fini(struct conn *c);
+
+enum client_state {
+    CLIENT_HEAD,     /* waiting for a request, or in the middle of its head */
+    CLIENT_EXCHANGE, /* x is set */
+    CLIENT_FLUSH,    /* the last bytes of an answer; then closing */
+    CLIENT_LINGER,   /* FIN sent, discarding until the client's */
+};
+
+struct exchange;
+
+struct client {
+    struct conn c;
+    struct rope in;  /* received, not consumed */
+    struct rope out; /* to be written */
+    struct exchange *x;
+    struct head_reader head;
+    uint64_t since;   /* start of the present wait */
+    uint32_t discarded;
+    uint8_t state;
+    bool keep_alive;  /* what happens after CLIENT_FLUSH */
+    uint64_t flushed; /* last time that bytes left `out` */
+};
+
+extern const struct task_kind client_kind, tunnel_kind;
+void client_start(struct listener *l, struct stream *s);
+void tunnel_start(struct listener *l, struct stream *s);
+size_t tunnel_size(void);
+
+static inline struct proxy *client_proxy(const struct client *c)
+{
+    return c->c.listener->proxy;
+}
+
+static inline const struct config_http *client_http(const struct client *c)
+{
+    return c->c.listener->cfg->http;
+}
+
+static inline uint64_t client_now(const struct client *c)
+{
+    return sched_now(c->c.listener->proxy->sched);
+}
+
+/* Fills in what is known from the connection alone. */
+void record_init(struct access_record *r, const struct client *c);
+void record_request(struct access_record *r, const struct http_head *head);
+/* Counts the exchange against its listener and puts the record into the log's ring. */
+void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
+                   enum access_reason why);
+
+/* Puts an answer of our own into `out` and moves the client to CLIENT_FLUSH. `head`: method and
+ * version as far as they are known, or NULL. */
+void client_answer(struct client *c, int status, bool head_request, bool keep_alive);
+
+const char *proxy_date(struct proxy *p);
+
+#endif

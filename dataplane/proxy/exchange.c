@@ -1,0 +1,342 @@
+#include "dataplane/proxy/exchange.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct proxy *proxy_of(const struct exchange *x)
+{
+    return client_proxy(x->client);
+}
+
+static struct task *task_of(const struct exchange *x)
+{
+    return &x->client->c.task;
+}
+
+/* Later attempts read the head again from the bytes that are kept. */
+static int keep_head(struct exchange *x, uint32_t end)
+{
+    struct client *c = x->client;
+    struct rope_pool *ropes = proxy_of(x)->ropes;
+    x->head_start = c->head.scan.start;
+    x->head_len = end - x->head_start;
+    if (c->head.buf) {
+        x->head_buf = head_reader_steal(&c->head);
+        rope_trim_head(ropes, &c->in, end);
+        return 0;
+    }
+    head_reader_reset(&c->head);
+    return rope_move(ropes, &x->head, &c->in, end) == (ssize_t)end ? 0 : -ENOMEM;
+}
+
+static const char *head_base(const struct exchange *x)
+{
+    return (x->head_buf ? x->head_buf : rope_node_data(x->head.head)) + x->head_start;
+}
+
+void exchange_drop_head(struct exchange *x)
+{
+    free(x->head_buf);
+    x->head_buf = NULL;
+    rope_clear(proxy_of(x)->ropes, &x->head);
+}
+
+int exchange_write_head(struct exchange *x)
+{
+    struct proxy *p = proxy_of(x);
+    const struct config_http *http = client_http(x->client);
+    struct http_head head = {0};
+    struct h1_limits limits = {.head_size = x->head_len};
+    char addr[INET_ADDRSTRLEN];
+
+    /* The table of fields is as large as the newest snapshot's limit; a reload may have lowered it
+     * since this head was accepted. */
+    http_head_init(&head, p->fields, p->nfields);
+    if (h1_parse_request(head_base(x), x->head_len, &limits, &head) != 0)
+        return -EINVAL;
+    inet_ntop(AF_INET, &x->record.client_addr, addr, sizeof(addr));
+    struct h1_request_edit edit = {
+        .forwarded = http->forwarded,
+        .client_addr = addr,
+        .via = http->via,
+    };
+    h1_request_framing(&head, &edit);
+    return h1_write_request(p->ropes, &x->up, &head, &edit);
+}
+
+static uint64_t request_deadline(const struct exchange *x, const struct config_route *route)
+{
+    uint64_t t = route->request_timeout ? route->request_timeout : x->upstream->request_timeout;
+    return t ? x->started + t : NO_TIME;
+}
+
+int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
+                   const struct config_route *route)
+{
+    struct proxy *p = client_proxy(c);
+    struct exchange *x = slab_get(&p->exchanges);
+    if (!x)
+        return -503;
+    memset(x, 0, offsetof(struct exchange, record));
+    x->client = c;
+    x->started = client_now(c);
+    x->moved_in = x->moved_out = x->started;
+    x->idempotent = http_method_is_idempotent(head->method);
+    x->head_request = head->method == HTTP_HEAD;
+    x->client_minor = head->version_minor;
+    x->keep_alive = head->keep_alive;
+    record_init(&x->record, c);
+    record_request(&x->record, head);
+    int err = h1_body_init(&x->body, head->framing, head->content_length,
+                           client_http(c)->body_size);
+    if (!err)
+        err = keep_head(x, end);
+    if (err) {
+        slab_put(&p->exchanges, x);
+        return err == -EFBIG ? -413 : -503;
+    }
+    x->upstream = upstream_get(&p->upstreams, p->snapshot, route->upstream);
+    x->upstream->count.requests++;
+    x->deadline = request_deadline(x, route);
+    strncpy(x->record.upstream, x->upstream->name, sizeof(x->record.upstream) - 1);
+    x->record.upstream[sizeof(x->record.upstream) - 1] = 0;
+    c->c.task.label = x->upstream->name;
+    c->x = x;
+    return 0;
+}
+
+/* Lets go of the origin's connection in this attempt. */
+static void end_attempt(struct exchange *x, bool reusable)
+{
+    struct rope_pool *ropes = proxy_of(x)->ropes;
+    rope_clear(ropes, &x->up);
+    bool clean = rope_is_empty(&x->in);
+    rope_clear(ropes, &x->in);
+    head_reader_reset(&x->reader);
+    h1_body_fini(&x->resp, ropes);
+    if (!x->conn)
+        return;
+    if (reusable && clean)
+        pool_release(x->conn);
+    else
+        pool_discard(x->conn, true);
+    x->conn = NULL;
+}
+
+static void exchange_free(struct exchange *x, bool reusable)
+{
+    struct client *c = x->client;
+    struct proxy *p = proxy_of(x);
+    end_attempt(x, reusable);
+    exchange_drop_head(x);
+    h1_body_fini(&x->body, p->ropes);
+    c->c.task.label = NULL;
+    c->x = NULL;
+    upstream_put(x->upstream);
+    slab_put(&p->exchanges, x);
+}
+
+void exchange_cancel(struct exchange *x, enum access_reason why)
+{
+    x->record.attempts = x->attempts;
+    record_finish(&x->record, x->client, x->started, x->status, why);
+    exchange_free(x, false);
+}
+
+enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
+{
+    struct client *c = x->client;
+    x->record.attempts = x->attempts;
+    if (why == ACCESS_request_timeout || why == ACCESS_connect_timeout)
+        x->upstream->count.timeouts++;
+    if (x->head_written || why == ACCESS_client_gone) {
+        /* No way to tell the client but to break the connection: a body must never look whole. */
+        if (!x->status)
+            x->status = (uint16_t)status;
+        exchange_cancel(x, why);
+        stream_abort(c->c.stream);
+        c->c.stream = NULL;
+        return STEP_DONE;
+    }
+    bool whole = x->body.done;
+    bool keep = x->keep_alive && whole;
+    bool head_request = x->head_request;
+    record_finish(&x->record, c, x->started, status, why);
+    exchange_free(x, false);
+    rope_clear(client_proxy(c)->ropes, &c->out);
+    client_answer(c, status, head_request, keep);
+    return STEP_AGAIN;
+}
+
+/* RFC 9110 §9.2.2: what may have been processed is repeated only if that does no harm; body bytes
+ * that have gone are gone. */
+static bool may_retry(const struct exchange *x)
+{
+    if (x->head_written || x->status != 0 || x->body.total || x->record.bytes_in)
+        return false;
+    if (!x->any_sent)
+        return x->attempts < MAX_ATTEMPTS;
+    return x->reused && x->idempotent && x->body.done;
+}
+
+enum step exchange_retry(struct exchange *x, int status, enum access_reason why)
+{
+    if (!may_retry(x))
+        return exchange_fail(x, status, why);
+    /* A pooled connection that went stale says nothing about its endpoint. */
+    if (x->reused)
+        x->fresh = true;
+    else
+        x->failed = x->conn ? x->conn->endpoint : x->failed;
+    end_attempt(x, false);
+    x->state = EXCHANGE_PICK;
+    return STEP_AGAIN;
+}
+
+static enum step pick(struct exchange *x)
+{
+    if (x->attempts >= MAX_ATTEMPTS)
+        return exchange_fail(x, 502, ACCESS_connect_failed);
+    struct endpoint *ep = upstream_pick(x->upstream, x->failed);
+    if (!ep)
+        return exchange_fail(x, 503, ACCESS_connect_failed);
+    x->attempts++;
+    x->any_sent = x->request_sent = x->request_cut = false;
+    x->upstream->count.attempts++;
+    x->record.upstream_addr = ep->addr;
+    x->record.upstream_port = ep->port;
+    int err = pool_acquire(ep, task_of(x), x->fresh, &x->conn, &x->reused);
+    if (err == -ENETUNREACH)
+        return exchange_fail(x, 502, ACCESS_connect_failed);
+    if (err)
+        return exchange_fail(x, 503, ACCESS_no_memory);
+    x->record.reused = x->reused;
+    x->connect_due = client_now(x->client) + x->upstream->connect_timeout;
+    x->state = EXCHANGE_CONNECT;
+    return STEP_AGAIN;
+}
+
+/* The nearest of the deadlines that apply now. */
+static uint64_t exchange_due(const struct exchange *x)
+{
+    uint64_t due = x->deadline;
+    uint64_t body = client_http(x->client)->body_timeout;
+    if (x->state == EXCHANGE_CONNECT && x->connect_due < due)
+        due = x->connect_due;
+    if (x->state >= EXCHANGE_AWAIT_HEAD && !x->body.done && !x->request_cut &&
+        rope_is_empty(&x->up) && x->moved_in + body < due)
+        due = x->moved_in + body;
+    if (!rope_is_empty(&x->client->out) && x->moved_out + body < due)
+        due = x->moved_out + body;
+    return due;
+}
+
+static enum step wait(struct exchange *x)
+{
+    uint64_t due = exchange_due(x);
+    if (due != NO_TIME)
+        sleep_arm(&x->client->c.timer, task_of(x), due);
+    return STEP_WAIT;
+}
+
+static enum step connecting(struct exchange *x)
+{
+    int err = stream_status(x->conn->stream);
+    if (err == -EAGAIN) {
+        if (client_now(x->client) < x->connect_due)
+            return wait(x);
+        x->upstream->count.connect_failed++;
+        return exchange_retry(x, 504, ACCESS_connect_timeout);
+    }
+    if (err) {
+        x->upstream->count.connect_failed++;
+        return exchange_retry(x, 502, ACCESS_connect_failed);
+    }
+    err = exchange_write_head(x);
+    if (err)
+        return exchange_fail(x, 503, ACCESS_no_memory);
+    x->state = EXCHANGE_AWAIT_HEAD;
+    x->moved_in = client_now(x->client);
+    return STEP_AGAIN;
+}
+
+/* A client that resets has gone; one that ends its half while it waits for a head has gone too, as
+ * far as anyone can tell (a killed client looks just like it). */
+static bool client_is_gone(const struct exchange *x)
+{
+    const struct stream *s = x->client->c.stream;
+    if (stream_status(s) < 0)
+        return true;
+    return x->state <= EXCHANGE_AWAIT_HEAD && x->body.done && rope_is_empty(&x->client->in) &&
+           stream_at_eof(s);
+}
+
+static enum step check_time(struct exchange *x)
+{
+    uint64_t now = client_now(x->client);
+    if (now >= x->deadline)
+        return exchange_fail(x, 504, ACCESS_request_timeout);
+    if (now < exchange_due(x) || x->state < EXCHANGE_AWAIT_HEAD)
+        return STEP_AGAIN;
+    if (!rope_is_empty(&x->client->out)) {
+        struct client *c = x->client;
+        exchange_cancel(x, ACCESS_write_timeout);
+        stream_abort(c->c.stream);
+        c->c.stream = NULL;
+        return STEP_DONE;
+    }
+    return exchange_fail(x, 408, ACCESS_body_timeout);
+}
+
+static enum step transfer(struct exchange *x)
+{
+    struct client *c = x->client;
+    enum step up = exchange_pump_request(x);
+    if (c->x != x || up == STEP_DONE)
+        return up;
+    if (x->state < EXCHANGE_AWAIT_HEAD) /* begun anew */
+        return STEP_AGAIN;
+    enum step down = exchange_pump_response(x);
+    if (c->x != x || down != STEP_WAIT)
+        return down;
+    return up == STEP_AGAIN ? STEP_AGAIN : wait(x);
+}
+
+enum step exchange_step(struct exchange *x)
+{
+    struct client *c = x->client;
+    if (client_is_gone(x))
+        return exchange_fail(x, 499, ACCESS_client_gone);
+    enum step s = check_time(x);
+    if (c->x != x || s == STEP_DONE)
+        return s;
+    stream_watch(c->c.stream, &c->c.task);
+    switch ((enum exchange_state)x->state) {
+    case EXCHANGE_PICK:
+        return pick(x);
+    case EXCHANGE_CONNECT:
+        return connecting(x);
+    case EXCHANGE_AWAIT_HEAD:
+    case EXCHANGE_RELAY:
+        return transfer(x);
+    }
+    return STEP_DONE;
+}
+
+enum step exchange_complete(struct exchange *x)
+{
+    struct client *c = x->client;
+    bool keep = x->keep_alive && x->body.done;
+    bool reusable = x->resp_reusable && x->request_sent && x->body.done;
+    x->record.attempts = x->attempts;
+    x->upstream->count.responses++;
+    record_finish(&x->record, c, x->started, x->status, ACCESS_ok);
+    exchange_free(x, reusable);
+    c->keep_alive = keep;
+    c->state = CLIENT_FLUSH;
+    c->flushed = client_now(c);
+    return STEP_AGAIN;
+}

@@ -1,0 +1,88 @@
+/* One request and its response: ROUTE → PICK → CONNECT → SEND → AWAIT_HEAD → RELAY → DONE.
+ *
+ * Driven by the client's task. The request goes up (request.c) and the response comes down
+ * (response.c) at the same time; each half stops when what it has moved can't be written on, so
+ * that at most RELAY_BYTES stand in the exchange and TCP's window holds back the rest.
+ *
+ * Private to proxy/.
+ */
+#ifndef MILLRACE_DATAPLANE_PROXY_EXCHANGE_H
+#define MILLRACE_DATAPLANE_PROXY_EXCHANGE_H
+
+#include "dataplane/proxy/conn.h"
+
+enum exchange_state {
+    EXCHANGE_PICK,       /* an endpoint and a connection to it */
+    EXCHANGE_CONNECT,    /* waiting for the handshake */
+    EXCHANGE_AWAIT_HEAD, /* the request is going up, no final response head yet */
+    EXCHANGE_RELAY,      /* the response is coming down */
+};
+
+struct exchange {
+    struct client *client;
+    struct upstream *upstream; /* a reference */
+    struct endpoint *failed;   /* last endpoint that didn't answer; compared, never followed */
+    struct upconn *conn;
+    uint8_t state;
+    uint8_t attempts;
+    bool reused;
+    bool fresh;        /* the pool has let us down: connect anew */
+    bool idempotent;
+    bool head_request;
+    bool keep_alive;   /* what the client asked for */
+    uint8_t client_minor;
+    bool request_sent; /* all of it has been given to TCP */
+    bool request_cut;  /* the origin no longer takes it; only the response is of interest */
+    bool head_written; /* a final response head is in the client's rope */
+    bool any_sent;     /* a byte of the request was given to TCP in this attempt */
+    uint64_t started, deadline, connect_due;
+    uint64_t moved_in;   /* last time the client's body moved, or we began to want it */
+    uint64_t moved_out;  /* last time the client took bytes, or we had none for it */
+
+    struct rope head;       /* the request's head in its mbuf, kept for another attempt */
+    char *head_buf;         /* or here, when it spanned several */
+    uint32_t head_start, head_len;
+    struct h1_body body;    /* of the request */
+    struct rope up;         /* to be written to the origin */
+
+    struct rope in;         /* from the origin, not consumed */
+    struct head_reader reader;
+    struct h1_body resp;
+    bool resp_chunked;      /* how the client gets it */
+    bool resp_reusable;     /* the origin keeps the connection */
+    uint16_t status;
+    struct access_record record;
+};
+
+/* Takes the head (`end` bytes at the front of client->in, with leading empty lines) and begins.
+ * 0, or -status: nothing taken then. */
+int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
+                   const struct config_route *route);
+
+enum step exchange_step(struct exchange *x);
+
+/* The client's task is being dropped: ends the exchange without an answer. */
+void exchange_cancel(struct exchange *x, enum access_reason why);
+
+/* request.c: moves what can be moved. STEP_DONE: the exchange has ended. */
+enum step exchange_pump_request(struct exchange *x);
+/* response.c */
+enum step exchange_pump_response(struct exchange *x);
+
+/* Writes the request's head for a new attempt into x->up. 0 or -errno. */
+int exchange_write_head(struct exchange *x);
+
+/* No further attempt will be made: the request's head is not needed any more. */
+void exchange_drop_head(struct exchange *x);
+
+/* Ends with an answer of our own, or, when a head is out already, by cutting the client off. */
+enum step exchange_fail(struct exchange *x, int status, enum access_reason why);
+
+/* The origin let us down before a byte of the response: another attempt if that is safe, else
+ * fails. */
+enum step exchange_retry(struct exchange *x, int status, enum access_reason why);
+
+/* Everything has been relayed. */
+enum step exchange_complete(struct exchange *x);
+
+#endif

@@ -1,0 +1,64 @@
+/* The proxy of one core: listeners, client connections, exchanges and tunnels.
+ *
+ * May use: everything from net to upstream. Used by: core.
+ * Thread: the owner core.
+ */
+#ifndef MILLRACE_DATAPLANE_PROXY_PROXY_H
+#define MILLRACE_DATAPLANE_PROXY_PROXY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/snapshot.h"
+#include "dataplane/proxy/access_log.h"
+#include "dataplane/stream/rope.h"
+#include "dataplane/tcp/tcp.h"
+#include "runtime/sched.h"
+
+struct proxy;
+
+struct proxy_opts {
+    struct sched *sched;
+    struct tcp *tcp;
+    struct rope_pool *ropes;
+    struct access_ring *log;
+    uint64_t seed;
+    unsigned core, cores; /* a listener's connection limit is shared out over the cores */
+};
+
+struct proxy *proxy_new(const struct proxy_opts *o); /* NULL: no memory */
+/* Every connection is dropped without a word. */
+void proxy_free(struct proxy *p);
+
+/* Works by `s` from now on: listens where it was not listening yet, and takes over routes,
+ * timeouts, limits and upstreams; connections stay. `s` must live until the next successful apply.
+ * -EADDRINUSE or -ENOMEM: the old snapshot stays in force. */
+int proxy_apply(struct proxy *p, const struct snapshot *s);
+
+/* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, for dates and logs. */
+void proxy_set_wall(struct proxy *p, int64_t offset);
+
+/* Stops listening and closes idle connections; exchanges and tunnels may go on until `deadline`,
+ * then they are aborted. */
+void proxy_drain(struct proxy *p, uint64_t deadline);
+
+/* True when draining and no client is left. */
+bool proxy_is_drained(const struct proxy *p);
+
+/* Ends everything at once. */
+void proxy_abort_all(struct proxy *p);
+
+struct proxy_counters {
+    uint32_t clients, exchanges, tunnels; /* live */
+};
+void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters);
+
+/* Counters by name, for core_status; `visit` is called once for each. */
+struct listener;
+struct upstream;
+void proxy_each_listener(struct proxy *p, void (*visit)(void *ctx, const struct listener *l),
+                         void *ctx);
+void proxy_each_upstream(struct proxy *p, void (*visit)(void *ctx, const struct upstream *u),
+                         void *ctx);
+
+#endif

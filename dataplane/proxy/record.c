@@ -1,0 +1,62 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "dataplane/proxy/conn.h"
+
+/* The record is written in full for each request: only its fixed part is cleared, and strings only
+ * as far as they go. */
+static void put_text(char *to, size_t size, const char *from, size_t len)
+{
+    size_t n = len < size - 1 ? len : size - 1;
+    memcpy(to, from, n);
+    to[n] = 0;
+}
+
+void record_init(struct access_record *r, const struct client *c)
+{
+    struct stream_info info;
+    memset(r, 0, offsetof(struct access_record, method));
+    r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
+    put_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
+    stream_get_info(c->c.stream, &info);
+    r->client_addr = info.peer_addr;
+    r->client_port = info.peer_port;
+}
+
+void record_request(struct access_record *r, const struct http_head *head)
+{
+    r->version_minor = head->version_minor;
+    put_text(r->method, sizeof(r->method), http_head_at(head, head->method_text),
+             head->method_text.len);
+    put_text(r->host, sizeof(r->host), http_head_at(head, head->authority), head->authority.len);
+    put_text(r->target, sizeof(r->target), http_head_at(head, head->target), head->target.len);
+}
+
+void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
+                   enum access_reason why)
+{
+    struct listener_counters *count = &c->c.listener->count;
+    struct proxy *p = client_proxy(c);
+    uint64_t now = sched_now(p->sched);
+    count->requests++;
+    count->bytes_in += r->bytes_in;
+    count->bytes_out += r->bytes_out;
+    count->status[status / 100 < 6 ? status / 100 : 0]++;
+    if (!client_http(c)->access_log)
+        return;
+    r->status = (uint16_t)status;
+    r->reason = (uint8_t)why;
+    r->duration_ns = now - started;
+    r->wall_ns = (uint64_t)((int64_t)now + p->wall_offset);
+    struct access_record *slot = access_ring_reserve(p->log);
+    if (!slot)
+        return;
+    *slot = *r;
+    access_ring_commit(p->log);
+}
+
+const char *proxy_date(struct proxy *p)
+{
+    uint64_t wall = (uint64_t)((int64_t)sched_now(p->sched) + p->wall_offset);
+    return http_date_get(&p->date, wall / 1000000000u);
+}

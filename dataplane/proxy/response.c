@@ -1,0 +1,191 @@
+#include <assert.h>
+#include <errno.h>
+
+#include "dataplane/proxy/exchange.h"
+
+/* The origin's side ended or broke before a final head. */
+static enum step no_head(struct exchange *x, int err)
+{
+    bool nothing = rope_is_empty(&x->in) && x->status == 0;
+    if (err)
+        x->upstream->count.resets++;
+    if (!nothing)
+        return exchange_fail(x, 502, ACCESS_upstream_cut);
+    if (err == -ETIMEDOUT)
+        return exchange_fail(x, 504, ACCESS_request_timeout);
+    return exchange_retry(x, 502, err ? ACCESS_upstream_reset : ACCESS_upstream_closed);
+}
+
+static enum step read_origin(struct exchange *x)
+{
+    ssize_t n = stream_read(x->conn->stream, &x->client->c.task, &x->in, RELAY_BYTES);
+    if (n > 0)
+        return STEP_AGAIN;
+    if (n == -EAGAIN)
+        return STEP_WAIT;
+    if (x->state == EXCHANGE_AWAIT_HEAD)
+        return no_head(x, (int)n);
+    if (n == 0 && h1_body_eof(&x->resp) == 0)
+        return STEP_AGAIN;
+    x->upstream->count.resets++;
+    return exchange_fail(x, 502, ACCESS_upstream_cut);
+}
+
+/* 100 and its like go on to a client that can understand them. */
+static int interim(struct exchange *x, const struct http_head *head)
+{
+    struct proxy *p = client_proxy(x->client);
+    if (x->client_minor == 0)
+        return 0;
+    struct h1_response_edit edit = {
+        .client_minor = x->client_minor,
+        .via = client_http(x->client)->via,
+        .keep_alive = true,
+    };
+    return h1_write_response(p->ropes, &x->client->out, head, &edit);
+}
+
+static int final(struct exchange *x, const struct http_head *head)
+{
+    struct client *c = x->client;
+    struct proxy *p = client_proxy(c);
+    struct h1_response_edit edit = {
+        .client_minor = x->client_minor,
+        /* A request that is still coming has no place behind this answer. */
+        .keep_alive = x->keep_alive && x->body.done && !p->draining,
+        .via = client_http(c)->via,
+        .date = proxy_date(p),
+    };
+    h1_response_framing(head, &edit);
+    int err = h1_write_response(p->ropes, &c->out, head, &edit);
+    if (err)
+        return err;
+    err = h1_body_init(&x->resp, head->framing, head->content_length, UINT64_MAX);
+    assert(err == 0);
+    x->keep_alive = edit.keep_alive;
+    x->resp_chunked = edit.framing == HTTP_BODY_CHUNKED;
+    x->resp_reusable = head->keep_alive && head->framing != HTTP_BODY_UNTIL_CLOSE;
+    x->status = head->status;
+    x->head_written = true;
+    x->state = EXCHANGE_RELAY;
+    x->record.upstream_ns = client_now(c) - x->started;
+    exchange_drop_head(x);
+    return 0;
+}
+
+static enum step on_head(struct exchange *x, const char *base, uint32_t end)
+{
+    struct proxy *p = client_proxy(x->client);
+    struct http_head head = {0};
+    uint32_t start = x->reader.scan.start;
+    http_head_init(&head, p->fields, p->nfields < RESPONSE_FIELDS ? p->nfields : RESPONSE_FIELDS);
+    if (h1_parse_response(base + start, end - start, x->head_request, &head) != 0 ||
+        head.status == 101)
+        return exchange_fail(x, 502, ACCESS_upstream_malformed);
+    int err = head.status < 200 ? interim(x, &head) : final(x, &head);
+    if (err)
+        return exchange_fail(x, 503, ACCESS_no_memory);
+    rope_trim_head(p->ropes, &x->in, end);
+    head_reader_reset(&x->reader);
+    return STEP_AGAIN;
+}
+
+static enum step await_head(struct exchange *x)
+{
+    static const struct h1_limits limits = {.head_size = RESPONSE_HEAD};
+    const char *base;
+    int end = head_reader_scan(&x->reader, &x->in, &limits, &base);
+    if (end == -500)
+        return exchange_fail(x, 503, ACCESS_no_memory);
+    if (end < 0)
+        return exchange_fail(x, 502, ACCESS_upstream_malformed);
+    if (end > 0)
+        return on_head(x, base, (uint32_t)end);
+    return read_origin(x);
+}
+
+static int frame(struct exchange *x, struct rope *payload)
+{
+    struct rope_pool *ropes = client_proxy(x->client)->ropes;
+    struct rope *out = &x->client->out;
+    x->record.bytes_out += payload->len;
+    x->upstream->count.bytes_in += payload->len;
+    if (!x->resp_chunked) {
+        rope_splice(out, payload);
+        return 0;
+    }
+    if (!rope_is_empty(payload)) {
+        int err = h1_body_encode_chunk(ropes, out, payload);
+        if (err)
+            return err;
+    }
+    return x->resp.done ? h1_body_encode_last(ropes, out, &x->resp.trailers) : 0;
+}
+
+static enum step relay(struct exchange *x)
+{
+    struct client *c = x->client;
+    struct rope_pool *ropes = client_proxy(c)->ropes;
+    struct rope payload = {0};
+    if (x->resp.done || x->resp.kind == HTTP_BODY_NONE)
+        return exchange_complete(x);
+    if (!rope_is_empty(&x->in)) {
+        ssize_t n = h1_body_decode(&x->resp, ropes, &x->in, &payload, RELAY_BYTES);
+        if (n < 0)
+            return exchange_fail(x, 502, n == -ENOMEM ? ACCESS_no_memory
+                                                      : ACCESS_upstream_malformed);
+        if (n > 0 || x->resp.done)
+            goto framed;
+    }
+    enum step s = read_origin(x);
+    if (s != STEP_AGAIN || c->x != x || !x->resp.done)
+        return s;
+framed:
+    /* The end of a close-delimited body comes without bytes; a chunked client must hear of it. */
+    if (frame(x, &payload) < 0) {
+        rope_clear(ropes, &payload);
+        return exchange_fail(x, 502, ACCESS_no_memory);
+    }
+    return STEP_AGAIN;
+}
+
+/* -EAGAIN: the client's side is full; 0 written; else the error. */
+static int write_down(struct exchange *x)
+{
+    struct client *c = x->client;
+    while (!rope_is_empty(&c->out)) {
+        ssize_t n = stream_write(c->c.stream, &c->c.task, &c->out);
+        if (n < 0)
+            return (int)n;
+        x->moved_out = client_now(c);
+    }
+    x->moved_out = client_now(c);
+    return 0;
+}
+
+static enum step produce(struct exchange *x)
+{
+    return x->state == EXCHANGE_RELAY ? relay(x) : await_head(x);
+}
+
+/* What has been received already goes out together with the head: one write, fewer segments. */
+static bool has_more_at_hand(const struct exchange *x)
+{
+    return x->state == EXCHANGE_RELAY && !x->resp.done && !rope_is_empty(&x->in) &&
+           x->client->out.len < RELAY_BYTES;
+}
+
+enum step exchange_pump_response(struct exchange *x)
+{
+    struct client *c = x->client;
+    if (!rope_is_empty(&c->out) && !has_more_at_hand(x)) {
+        int err = write_down(x);
+        if (err)
+            return err == -EAGAIN ? STEP_WAIT : exchange_fail(x, 499, ACCESS_client_gone);
+    }
+    enum step s = produce(x);
+    if (c->x != x || s != STEP_WAIT || rope_is_empty(&c->out))
+        return s;
+    int err = write_down(x);
+    return err && err != -EAGAIN ? exchange_fail(x, 499, ACCESS_client_gone) : STEP_WAIT;
+}

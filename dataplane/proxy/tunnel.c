@@ -1,0 +1,188 @@
+#include <errno.h>
+
+#include "dataplane/proxy/conn.h"
+
+/* Bytes both ways between a client and an origin; half-close is kept; what one side can't take is
+ * left unread on the other, whose window closes. */
+
+struct direction {
+    struct rope bytes;
+    bool ended; /* FIN has been passed on */
+};
+
+enum tunnel_state { TUNNEL_CONNECT, TUNNEL_OPEN };
+
+struct tunnel {
+    struct conn c;
+    struct upstream *upstream; /* a reference */
+    struct endpoint *failed;   /* compared only */
+    struct upconn *conn;
+    struct direction up, down;
+    uint64_t started, connect_due, moved;
+    uint8_t state;
+    uint8_t attempts;
+};
+
+static struct proxy *proxy_of(const struct tunnel *t)
+{
+    return t->c.listener->proxy;
+}
+
+static uint64_t now_of(const struct tunnel *t)
+{
+    return sched_now(proxy_of(t)->sched);
+}
+
+/* A broken side breaks the other: the peer must not take the rest for the whole. */
+static enum step tunnel_cut(struct tunnel *t)
+{
+    if (t->conn)
+        pool_discard(t->conn, true);
+    t->conn = NULL;
+    stream_abort(t->c.stream);
+    t->c.stream = NULL;
+    return STEP_DONE;
+}
+
+static enum step tunnel_dial(struct tunnel *t)
+{
+    bool reused;
+    struct endpoint *ep = upstream_pick(t->upstream, t->failed);
+    if (!ep || t->attempts >= MAX_ATTEMPTS)
+        return tunnel_cut(t);
+    t->attempts++;
+    t->upstream->count.attempts++;
+    if (pool_acquire(ep, &t->c.task, true, &t->conn, &reused) < 0)
+        return tunnel_cut(t);
+    t->connect_due = now_of(t) + t->upstream->connect_timeout;
+    return STEP_AGAIN;
+}
+
+static enum step tunnel_connect(struct tunnel *t)
+{
+    if (!t->conn)
+        return tunnel_dial(t);
+    if (stream_status(t->c.stream) < 0)
+        return tunnel_cut(t);
+    stream_watch(t->c.stream, &t->c.task);
+    int err = stream_status(t->conn->stream);
+    if (err == 0) {
+        t->state = TUNNEL_OPEN;
+        t->moved = now_of(t);
+        return STEP_AGAIN;
+    }
+    if (err == -EAGAIN && now_of(t) < t->connect_due) {
+        sleep_arm(&t->c.timer, &t->c.task, t->connect_due);
+        return STEP_WAIT;
+    }
+    t->upstream->count.connect_failed++;
+    t->failed = t->conn->endpoint;
+    pool_discard(t->conn, true);
+    t->conn = NULL;
+    return STEP_AGAIN;
+}
+
+/* One read and one write. STEP_DONE: a side is dead. */
+static enum step tunnel_move(struct tunnel *t, struct direction *d, struct stream *from,
+                             struct stream *to, uint64_t *bytes)
+{
+    if (d->ended)
+        return STEP_WAIT;
+    if (rope_is_empty(&d->bytes)) {
+        /* Taking only what fits keeps the rest in the sender's window. */
+        uint64_t space = stream_write_space(to);
+        if (space == 0) {
+            stream_watch_write(to, &t->c.task);
+            return stream_status(to) < 0 || stream_status(from) < 0 ? STEP_DONE : STEP_WAIT;
+        }
+        ssize_t n = stream_read(from, &t->c.task, &d->bytes, space < RELAY_BYTES ? space : RELAY_BYTES);
+        if (n == -EAGAIN)
+            return STEP_WAIT;
+        if (n < 0)
+            return STEP_DONE;
+        if (n == 0) {
+            d->ended = true;
+            return stream_shutdown(to) < 0 ? STEP_DONE : STEP_AGAIN;
+        }
+        *bytes += (uint64_t)n;
+    }
+    ssize_t n = stream_write(to, &t->c.task, &d->bytes);
+    if (n == -EAGAIN)
+        return STEP_WAIT;
+    if (n < 0)
+        return STEP_DONE;
+    t->moved = now_of(t);
+    return STEP_AGAIN;
+}
+
+static enum step tunnel_open(struct tunnel *t)
+{
+    struct stream *client = t->c.stream, *origin = t->conn->stream;
+    struct listener_counters *count = &t->c.listener->count;
+    enum step up = tunnel_move(t, &t->up, client, origin, &count->bytes_in);
+    enum step down = tunnel_move(t, &t->down, origin, client, &count->bytes_out);
+    if (up == STEP_DONE || down == STEP_DONE)
+        return tunnel_cut(t);
+    if (t->up.ended && t->down.ended)
+        return STEP_DONE;
+    if (up == STEP_AGAIN || down == STEP_AGAIN)
+        return STEP_AGAIN;
+    uint64_t due = t->moved + t->c.listener->cfg->tunnel->idle_timeout;
+    if (now_of(t) >= due)
+        return tunnel_cut(t);
+    sleep_arm(&t->c.timer, &t->c.task, due);
+    return STEP_WAIT;
+}
+
+static enum poll tunnel_poll(struct task *task)
+{
+    struct tunnel *t = container_of(task, struct tunnel, c.task);
+    while (task_consume(task, 1)) {
+        switch (t->state == TUNNEL_OPEN ? tunnel_open(t) : tunnel_connect(t)) {
+        case STEP_AGAIN:
+            break;
+        case STEP_WAIT:
+            return POLL_PENDING;
+        case STEP_DONE:
+            return POLL_READY;
+        }
+    }
+    return POLL_PENDING;
+}
+
+static void tunnel_drop(struct task *task)
+{
+    struct tunnel *t = container_of(task, struct tunnel, c.task);
+    struct proxy *p = proxy_of(t);
+    rope_clear(p->ropes, &t->up.bytes);
+    rope_clear(p->ropes, &t->down.bytes);
+    /* Both ends have sent their FIN, or the tunnel is being dropped from outside. */
+    if (t->conn)
+        pool_discard(t->conn, !(t->up.ended && t->down.ended));
+    upstream_put(t->upstream);
+    conn_fini(&t->c);
+    slab_put(&p->tunnels, t);
+}
+
+const struct task_kind tunnel_kind = {"tunnel", tunnel_poll, tunnel_drop};
+
+size_t tunnel_size(void)
+{
+    return sizeof(struct tunnel);
+}
+
+void tunnel_start(struct listener *l, struct stream *s)
+{
+    struct proxy *p = l->proxy;
+    struct tunnel *t = slab_get_zeroed(&p->tunnels);
+    if (!t) {
+        l->count.refused++;
+        stream_abort(s);
+        return;
+    }
+    t->upstream = upstream_get(&p->upstreams, p->snapshot, l->cfg->tunnel->upstream);
+    t->upstream->count.requests++;
+    l->count.requests++;
+    conn_init(&t->c, l, s, &tunnel_kind);
+    t->c.task.label = t->upstream->name;
+}
