@@ -4,6 +4,7 @@
 
 #include "dataplane/proxy/conn.h"
 #include "dataplane/proxy/exchange.h"
+#include "dataplane/route/match.h"
 
 void client_answer(struct client *c, int status, bool head_request, bool keep_alive)
 {

@@ -176,16 +176,27 @@ static uint32_t share(uint32_t limit, unsigned core, unsigned cores)
     return limit / cores + (core < limit % cores ? 1 : 0);
 }
 
+static void remove_listener(struct proxy *p, struct listener *l)
+{
+    list_remove(&l->node);
+    tcp_listener_free(p->tcp, l->tcp);
+    free(l);
+}
+
 int proxy_apply(struct proxy *p, const struct snapshot *s)
 {
+    struct list_node *last = list_last(&p->listeners);
     int err = grow_scratch(p, s);
     for (size_t i = 0; i < s->nlisteners && !err; i++)
         if (!find_listener(p, s->listeners[i].name))
             err = add_listener(p, &s->listeners[i]);
     if (!err)
         err = upstreams_apply(&p->upstreams, s);
-    if (err)
+    if (err) {
+        while (list_last(&p->listeners) != last)
+            remove_listener(p, container_of(list_last(&p->listeners), struct listener, node));
         return err;
+    }
     for (size_t i = 0; i < s->nlisteners; i++) {
         struct listener *l = find_listener(p, s->listeners[i].name);
         l->cfg = &s->listeners[i];
