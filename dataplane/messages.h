@@ -18,6 +18,8 @@
 #include "runtime/mailbox.h"
 #include "runtime/sched.h"
 
+struct core;
+
 enum core_msg_kind {
     CORE_MSG_STATUS, /* fill `status` */
     CORE_MSG_DRAIN,  /* stop accepting, close idle connections, finish exchanges until `deadline` */
@@ -72,6 +74,7 @@ struct core_msg {
     void (*done)(struct core_msg *m); /* called on the core's thread when it is finished: set an
                                          atomic and uv_async_send, no more */
     void *ctx;
+    struct core *core_; /* set by core_post() */
 };
 
 #endif

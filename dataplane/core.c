@@ -1,0 +1,307 @@
+#include "dataplane/core.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_pause.h>
+
+#include "dataplane/core_private.h"
+#include "dataplane/port/eal.h"
+#include "runtime/clock.h"
+
+#define MAILBOX_PASS   64                /* items delivered a pass */
+#define SPIN_NS        50000ull          /* idle time before a core sleeps */
+#define SLEEP_MAX_NS   1000000000ull     /* the watchdog looks for progress */
+#define SLEEP_BLIND_NS 1000000ull        /* where there is nothing to sleep on */
+#define APPLY_RETRY_NS 100000000ull
+#define MBUF_LOW_SHARE 16                /* of the pool, under which windows shrink */
+#define ROPE_RESERVE   64                /* mbufs left for ACKs and ARP by who writes heads */
+
+struct core_io *core_io_of(struct core *c)
+{
+    return &c->io;
+}
+
+static int init_stack(struct core *c, const struct core_opts *o, const struct snapshot *s)
+{
+    struct rte_mempool *mbufs = o->shared->mbufs;
+    struct net_opts no = {.sched = &c->sched, .mbufs = mbufs, .seed = o->seed};
+    c->net = net_new(&no);
+    if (!c->net)
+        return -ENOMEM;
+    struct tcp_opts to = {
+        .sched = &c->sched,
+        .net = c->net,
+        .ropes = &c->ropes,
+        .mbufs = mbufs,
+        .seed = o->seed ^ 0x746370,
+        .core = (uint16_t)o->index,
+        .cores = (uint16_t)o->shared->ncores,
+        .max_conns = s->runtime.connections,
+        .rcv_buf = (uint32_t)s->runtime.memory_rcv_buf,
+        .snd_buf = (uint32_t)s->runtime.memory_snd_buf,
+        .mbuf_low = mbufs->size / MBUF_LOW_SHARE,
+    };
+    memcpy(to.secret, o->shared->secret, sizeof(to.secret));
+    c->tcp = tcp_new(&to);
+    return c->tcp ? 0 : -ENOMEM;
+}
+
+static int init_proxy(struct core *c, const struct core_opts *o, const struct snapshot *s)
+{
+    c->log = access_ring_new(s->log.access_buffer);
+    if (!c->log)
+        return -ENOMEM;
+    struct proxy_opts po = {
+        .sched = &c->sched,
+        .tcp = c->tcp,
+        .ropes = &c->ropes,
+        .log = c->log,
+        .seed = o->seed ^ 0x70726f7879,
+        .core = o->index,
+        .cores = o->shared->ncores,
+    };
+    c->proxy = proxy_new(&po);
+    if (!c->proxy)
+        return -ENOMEM;
+    return proxy_apply(c->proxy, s);
+}
+
+static int init_all(struct core *c, const struct core_opts *o, const struct snapshot *s)
+{
+    int err = init_stack(c, o, s);
+    if (!err)
+        err = io_init(&c->io, o, s);
+    if (err)
+        return err;
+    c->io.net = c->net;
+    c->io.tcp = c->tcp;
+    for (unsigned i = 0; i < c->io.nports && !err; i++)
+        err = net_add_if(c->net, &c->io.ports[i].nif, c->io.ports[i].has_queue && o->index == 0);
+    return err ? err : init_proxy(c, o, s);
+}
+
+struct core *core_new(const struct core_opts *o)
+{
+    struct core *c = aligned_alloc(64, (sizeof(*c) + 63) & ~(size_t)63);
+    if (!c)
+        return NULL;
+    memset(c, 0, sizeof(*c));
+    if (mailbox_init(&c->mailbox) != 0) {
+        free(c);
+        return NULL;
+    }
+    const struct snapshot *s = atomic_load_explicit(&o->shared->snapshot, memory_order_acquire);
+    c->index = o->index;
+    c->cpu = o->cpu;
+    c->busy_poll = o->busy;
+    c->shared = o->shared;
+    c->tsc_hz = o->virtual_clock ? CLOCK_NS_PER_S : clock_tsc_calibrate();
+    c->started_tsc = clock_tsc();
+    struct sched_opts so = {
+        .now = o->now, .account = !o->virtual_clock, .tsc_hz = c->tsc_hz};
+    sched_init(&c->sched, &so);
+    rope_pool_init(&c->ropes, o->shared->mbufs, 0);
+    c->ropes.reserve = ROPE_RESERVE;
+    if (init_all(c, o, s) != 0) {
+        core_free(c);
+        return NULL;
+    }
+    c->snapshot = s;
+    atomic_store_explicit(&c->acked_version, s->version, memory_order_release);
+    return c;
+}
+
+void core_free(struct core *c)
+{
+    if (c->proxy)
+        proxy_free(c->proxy);
+    if (c->tcp)
+        tcp_free(c->tcp);
+    if (c->net)
+        net_free(c->net);
+    if (c->io.rx)
+        io_fini(&c->io);
+    if (c->log)
+        access_ring_free(c->log);
+    mailbox_fini(&c->mailbox);
+    sched_fini(&c->sched);
+    rope_pool_fini(&c->ropes);
+    free(c);
+}
+
+/* Between two passes nothing of the proxy points into a snapshot but its listeners, which
+ * proxy_apply() moves to the new one: so adopting it and letting go of the old are one act. */
+static void adopt_snapshot(struct core *c, uint64_t now)
+{
+    const struct snapshot *s = atomic_load_explicit(&c->shared->snapshot, memory_order_acquire);
+    if (s == c->snapshot || now < c->apply_again)
+        return;
+    if (proxy_apply(c->proxy, s) != 0) {
+        c->apply_again = now + APPLY_RETRY_NS;
+        return;
+    }
+    c->snapshot = s;
+    atomic_store_explicit(&c->acked_version, s->version, memory_order_release);
+}
+
+bool core_pass(struct core *c, uint64_t now)
+{
+    sched_latch(&c->sched, now);
+    bool any = io_receive(&c->io);
+    any |= mailbox_drain(&c->mailbox, MAILBOX_PASS) > 0;
+    adopt_snapshot(c, now);
+    proxy_set_wall(c->proxy,
+                   atomic_load_explicit(&c->shared->wall_offset, memory_order_relaxed));
+    any |= sched_step(&c->sched, now);
+    tcp_flush(c->tcp);
+    any |= io_send(&c->io);
+    atomic_store_explicit(&c->passes,
+                          atomic_load_explicit(&c->passes, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return any;
+}
+
+uint64_t core_next_timeout(const struct core *c)
+{
+    if (sched_is_runnable(&c->sched) || mailbox_is_pending(&c->mailbox) || io_is_pending(&c->io))
+        return sched_now(&c->sched);
+    return sched_next_timeout(&c->sched);
+}
+
+/* An exchange's last bytes and FINs still have to be acknowledged. */
+static bool is_finished(const struct core *c, uint64_t now)
+{
+    if (c->stopping)
+        return true;
+    if (!c->drain_end || !proxy_is_drained(c->proxy))
+        return false;
+    return tcp_stats(c->tcp)->conns == 0 || now >= c->drain_end;
+}
+
+static unsigned sleep_set(struct core *c, struct pollfd *fds, bool *ret_blind)
+{
+    unsigned n = 0;
+    fds[n++] = (struct pollfd){.fd = mailbox_fd(&c->mailbox), .events = POLLIN};
+    for (unsigned i = 0; i < c->io.nports; i++) {
+        struct io_port *p = &c->io.ports[i];
+        if (p->has_queue && p->nfds == 0)
+            *ret_blind = true;
+        for (unsigned k = 0; k < p->nfds; k++)
+            fds[n++] = (struct pollfd){.fd = p->fds[k], .events = POLLIN};
+    }
+    return n;
+}
+
+/* Sleeps until the next timer, a frame or a message. `starved`: frames are there but no mbufs to
+ * take them, so the sockets would not let us sleep. Returns true when a socket woke us. */
+static bool core_sleep(struct core *c, uint64_t now, bool starved)
+{
+    struct pollfd fds[1 + NET_MAX_IFS * IO_SLEEP_FDS];
+    bool blind = starved;
+    if (!mailbox_prepare_sleep(&c->mailbox))
+        return false;
+    uint64_t next = core_next_timeout(c);
+    unsigned n = sleep_set(c, fds, &blind);
+    uint64_t most = blind ? SLEEP_BLIND_NS : SLEEP_MAX_NS;
+    uint64_t ns = next <= now ? 0 : next - now < most ? next - now : most;
+    struct timespec ts = {.tv_sec = (time_t)(ns / CLOCK_NS_PER_S),
+                          .tv_nsec = (long)(ns % CLOCK_NS_PER_S)};
+    int ready = ns ? ppoll(fds, starved ? 1 : n, &ts, NULL) : 0;
+    bool by_mailbox = ready > 0 && fds[0].revents;
+    mailbox_end_sleep(&c->mailbox);
+    return ready > (by_mailbox ? 1 : 0);
+}
+
+static void account(struct core *c, uint64_t from, uint64_t to)
+{
+    c->busy_passes++;
+    c->busy_tsc += to - from;
+    hist_record(&c->pass_ns, clock_tsc_to_ns(to - from, c->tsc_hz));
+}
+
+void core_run(struct core *c)
+{
+    uint64_t last_busy = clock_now_ns();
+    bool woken = false, starved = false;
+    if (eal_thread_register(c->cpu) != 0)
+        return;
+    for (;;) {
+        uint64_t now = clock_now_ns();
+        uint64_t from = clock_tsc();
+        if (core_pass(c, now)) {
+            account(c, from, clock_tsc());
+            last_busy = now;
+            starved = false;
+            woken = false;
+        } else if (woken) {
+            starved = true;
+            woken = false;
+        }
+        if (is_finished(c, now))
+            break;
+        if (c->busy_poll || now - last_busy < SPIN_NS)
+            rte_pause();
+        else
+            woken = core_sleep(c, now, starved);
+    }
+    proxy_abort_all(c->proxy);
+    tcp_flush(c->tcp);
+    io_send(&c->io);
+    eal_thread_unregister();
+}
+
+static void on_message(struct mailbox_item *item)
+{
+    struct core_msg *m = container_of(item, struct core_msg, item);
+    struct core *c = m->core_;
+    switch (m->kind) {
+    case CORE_MSG_STATUS:
+        core_fill_status(c, m->status);
+        break;
+    case CORE_MSG_DRAIN:
+        c->drain_end = m->deadline;
+        proxy_drain(c->proxy, m->deadline);
+        break;
+    case CORE_MSG_STOP:
+        c->stopping = true;
+        break;
+    }
+    m->done(m);
+}
+
+void core_post(struct core *c, struct core_msg *m)
+{
+    m->core_ = c;
+    m->item.deliver = on_message;
+    mailbox_post(&c->mailbox, &m->item);
+}
+
+uint64_t core_acked_version(const struct core *c)
+{
+    return atomic_load_explicit(&c->acked_version, memory_order_acquire);
+}
+
+bool core_has_released(const struct core *c, uint64_t version)
+{
+    return core_acked_version(c) > version;
+}
+
+uint64_t core_passes(const struct core *c)
+{
+    return atomic_load_explicit(&c->passes, memory_order_relaxed);
+}
+
+struct access_ring *core_access_ring(struct core *c)
+{
+    return c->log;
+}
+
+struct mailbox *core_mailbox(struct core *c)
+{
+    return &c->mailbox;
+}

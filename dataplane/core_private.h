@@ -1,0 +1,41 @@
+/* What the files of one core share; used by core*.c only. */
+#ifndef MILLRACE_DATAPLANE_CORE_PRIVATE_H
+#define MILLRACE_DATAPLANE_CORE_PRIVATE_H
+
+#include "dataplane/core.h"
+#include "dataplane/core_io.h"
+#include "dataplane/proxy/proxy.h"
+#include "dataplane/stream/rope.h"
+#include "runtime/hist.h"
+#include "runtime/sched.h"
+
+struct core {
+    unsigned index, cpu;
+    bool busy_poll;
+    bool stopping;
+    struct core_shared *shared;
+    struct sched sched;
+    struct mailbox mailbox;
+    struct rope_pool ropes;
+    struct net *net;
+    struct tcp *tcp;
+    struct proxy *proxy;
+    struct access_ring *log;
+    struct core_io io;
+    const struct snapshot *snapshot;
+    uint64_t apply_again; /* after a snapshot could not be adopted */
+    uint64_t drain_end;   /* 0: not draining */
+    uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
+    struct hist pass_ns;  /* of passes that did something */
+    /* Written by the core (release), read by control (acquire): the snapshot it works by. */
+    _Atomic uint64_t acked_version;
+    /* Written by the core, read by the watchdog; a count alone, so relaxed. */
+    _Atomic uint64_t passes;
+};
+
+struct core_io *core_io_of(struct core *c);
+
+/* Fills in everything but what the message carries. */
+void core_fill_status(struct core *c, struct core_status *st);
+
+#endif

@@ -1,0 +1,76 @@
+#include <string.h>
+
+#include "dataplane/core_private.h"
+#include "dataplane/proxy/conn.h"
+#include "runtime/clock.h"
+
+static void add_listener(void *ctx, const struct listener *l)
+{
+    struct core_status *st = ctx;
+    if (st->nlisteners == STATUS_MAX_LISTENERS)
+        return;
+    struct listener_stats *to = &st->listeners[st->nlisteners++];
+    memcpy(to->name, l->name, sizeof(to->name));
+    to->accepted = l->count.accepted;
+    to->refused = l->count.refused;
+    to->requests = l->count.requests;
+    to->bytes_in = l->count.bytes_in;
+    to->bytes_out = l->count.bytes_out;
+    memcpy(to->status, l->count.status, sizeof(to->status));
+    to->conns = l->live;
+}
+
+static void add_upstream(void *ctx, const struct upstream *u)
+{
+    struct core_status *st = ctx;
+    if (st->nupstreams == STATUS_MAX_UPSTREAMS)
+        return;
+    struct upstream_stats *to = &st->upstreams[st->nupstreams++];
+    memcpy(to->name, u->name, sizeof(to->name));
+    to->requests = u->count.requests;
+    to->attempts = u->count.attempts;
+    to->connects = u->count.connects;
+    to->connect_failed = u->count.connect_failed;
+    to->reused = u->count.reused;
+    to->responses = u->count.responses;
+    to->resets = u->count.resets;
+    to->timeouts = u->count.timeouts;
+    to->bytes_in = u->count.bytes_in;
+    to->bytes_out = u->count.bytes_out;
+    to->active = u->active;
+    to->idle = u->idle;
+}
+
+void core_fill_status(struct core *c, struct core_status *st)
+{
+    struct proxy_counters pc;
+    memset(st, 0, sizeof(*st));
+    st->core = c->index;
+    st->cpu = c->cpu;
+    st->now = sched_now(&c->sched);
+    st->passes = atomic_load_explicit(&c->passes, memory_order_relaxed);
+    st->busy_passes = c->busy_passes;
+    st->busy_tsc = c->busy_tsc;
+    st->total_tsc = clock_tsc() - c->started_tsc;
+    st->tsc_hz = c->tsc_hz;
+    st->snapshot_version = c->snapshot->version;
+    st->sched = c->sched.stats;
+    st->poll_ns = c->sched.poll_ns;
+    st->pass_ns = c->pass_ns;
+    st->timers = timer_wheel_count(&c->sched.wheel);
+    st->net = *net_stats(c->net);
+    st->tcp = *tcp_stats(c->tcp);
+    st->handoff_out = c->io.handoff_out;
+    st->handoff_in = c->io.handoff_in;
+    st->handoff_full = c->io.handoff_full;
+    st->access_log_dropped = access_ring_dropped(c->log);
+    st->rope_nodes = c->ropes.in_use;
+    st->mbufs_avail = rte_mempool_avail_count(c->shared->mbufs);
+    st->mbufs_total = c->shared->mbufs->size;
+    proxy_counters(c->proxy, &pc);
+    st->clients = pc.clients;
+    st->exchanges = pc.exchanges;
+    st->tunnels = pc.tunnels;
+    proxy_each_listener(c->proxy, add_listener, st);
+    proxy_each_upstream(c->proxy, add_upstream, st);
+}
