@@ -13,13 +13,13 @@
 #include "dataplane/port/eal.h"
 #include "runtime/clock.h"
 
-#define MAILBOX_PASS   64                /* items delivered a pass */
-#define SPIN_NS        50000ull          /* idle time before a core sleeps */
-#define SLEEP_MAX_NS   1000000000ull     /* the watchdog looks for progress */
-#define SLEEP_BLIND_NS 1000000ull        /* where there is nothing to sleep on */
+#define MAILBOX_PASS   64            /* items delivered a pass */
+#define SPIN_NS        50000ull      /* idle time before a core sleeps */
+#define SLEEP_MAX_NS   1000000000ull /* the watchdog looks for progress */
+#define SLEEP_BLIND_NS 1000000ull    /* where there is nothing to sleep on */
 #define APPLY_RETRY_NS 100000000ull
-#define MBUF_LOW_SHARE 16                /* of the pool, under which windows shrink */
-#define ROPE_RESERVE   64                /* mbufs left for ACKs and ARP by who writes heads */
+#define MBUF_LOW_SHARE 16 /* of the pool, under which windows shrink */
+#define ROPE_RESERVE   64 /* mbufs left for ACKs and ARP by who writes heads */
 
 struct core_io *core_io_of(struct core *c)
 {
@@ -102,8 +102,7 @@ struct core *core_new(const struct core_opts *o)
     c->shared = o->shared;
     c->tsc_hz = o->virtual_clock ? CLOCK_NS_PER_S : clock_tsc_calibrate();
     c->started_tsc = clock_tsc();
-    struct sched_opts so = {
-        .now = o->now, .account = !o->virtual_clock, .tsc_hz = c->tsc_hz};
+    struct sched_opts so = {.now = o->now, .account = !o->virtual_clock, .tsc_hz = c->tsc_hz};
     sched_init(&c->sched, &so);
     rope_pool_init(&c->ropes, o->shared->mbufs, 0);
     c->ropes.reserve = ROPE_RESERVE;
@@ -155,13 +154,11 @@ bool core_pass(struct core *c, uint64_t now)
     bool any = io_receive(&c->io);
     any |= mailbox_drain(&c->mailbox, MAILBOX_PASS) > 0;
     adopt_snapshot(c, now);
-    proxy_set_wall(c->proxy,
-                   atomic_load_explicit(&c->shared->wall_offset, memory_order_relaxed));
+    proxy_set_wall(c->proxy, atomic_load_explicit(&c->shared->wall_offset, memory_order_relaxed));
     any |= sched_step(&c->sched, now);
     tcp_flush(c->tcp);
     any |= io_send(&c->io);
-    atomic_store_explicit(&c->passes,
-                          atomic_load_explicit(&c->passes, memory_order_relaxed) + 1,
+    atomic_store_explicit(&c->passes, atomic_load_explicit(&c->passes, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return any;
 }

@@ -1,11 +1,12 @@
-/* One core: the run-to-completion loop and everything it owns. The only place that sees every layer.
+/* One core: the run-to-completion loop and everything it owns. The only place that sees every
+ * layer.
  *
  * One pass: rx_burst → net → tcp → wakes → mailbox → timers → tasks → tcp_flush → tx_flush →
  * quiescent.
  *
  * Life: core_new() on the set-up thread, core_run() on the core's own thread (it pins itself and
- * registers with the EAL), core_free() on the set-up thread after core_run() has returned. For tests
- * and the simulator core_pass() runs one pass with a given `now` instead of core_run().
+ * registers with the EAL), core_free() on the set-up thread after core_run() has returned. For
+ * tests and the simulator core_pass() runs one pass with a given `now` instead of core_run().
  */
 #ifndef MILLRACE_DATAPLANE_CORE_H
 #define MILLRACE_DATAPLANE_CORE_H
@@ -40,7 +41,7 @@ struct core_opts {
     uint64_t seed;
     uint64_t now;
     bool virtual_clock;
-    bool busy;           /* poll: busy */
+    bool busy; /* poll: busy */
     uint32_t handoff_size;
 };
 

@@ -130,8 +130,8 @@ static void send_frames(struct core_io *io, struct io_port *p, struct rte_mbuf *
 {
     uint16_t sent = 0;
     for (unsigned tries = 0; sent < n && tries < TX_TRIES; tries++) {
-        uint16_t k = p->port->ops->tx_burst(p->port, (uint16_t)io->index, pkts + sent,
-                                            (uint16_t)(n - sent));
+        uint16_t k =
+            p->port->ops->tx_burst(p->port, (uint16_t)io->index, pkts + sent, (uint16_t)(n - sent));
         sent = (uint16_t)(sent + k);
     }
     io->tx_dropped += (uint64_t)(n - sent);

@@ -29,8 +29,8 @@ struct io_port {
     struct core_io *io;
     struct port *port;
     unsigned index;
-    bool has_queue;      /* queue io->index of it is ours */
-    unsigned sender;     /* the core that sends for us when it isn't */
+    bool has_queue;  /* queue io->index of it is ours */
+    unsigned sender; /* the core that sends for us when it isn't */
     struct netif nif;
     int fds[IO_SLEEP_FDS];
     unsigned nfds;
@@ -43,10 +43,10 @@ struct core_io {
     struct tcp *tcp;
     struct io_port ports[NET_MAX_IFS];
     unsigned nports;
-    struct rte_ring *rx;      /* frames that others received for us; m->port says where */
-    struct rte_ring *tx;      /* frames that others send through our queues */
+    struct rte_ring *rx; /* frames that others received for us; m->port says where */
+    struct rte_ring *tx; /* frames that others send through our queues */
     struct mailbox_item kick[CONFIG_MAX_CORES]; /* to wake the core that something was handed to */
-    uint64_t kicked;          /* bit per core, this pass */
+    uint64_t kicked;                            /* bit per core, this pass */
     uint64_t handoff_out, handoff_in, handoff_full, tx_dropped;
 };
 

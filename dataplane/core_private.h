@@ -26,7 +26,7 @@ struct core {
     uint64_t apply_again; /* after a snapshot could not be adopted */
     uint64_t drain_end;   /* 0: not draining */
     uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
-    struct hist pass_ns;  /* of passes that did something */
+    struct hist pass_ns; /* of passes that did something */
     /* Written by the core (release), read by control (acquire): the snapshot it works by. */
     _Atomic uint64_t acked_version;
     /* Written by the core, read by the watchdog; a count alone, so relaxed. */

@@ -45,7 +45,7 @@ struct upstream_stats {
 #define STATUS_MAX_UPSTREAMS 256
 
 struct core_status {
-    unsigned core;   /* index */
+    unsigned core; /* index */
     unsigned cpu;
     uint64_t now, passes, busy_passes, busy_tsc, total_tsc, tsc_hz;
     uint64_t snapshot_version;
@@ -69,8 +69,8 @@ struct core_status {
 struct core_msg {
     struct mailbox_item item;
     enum core_msg_kind kind;
-    uint64_t deadline;           /* CORE_MSG_DRAIN: monotonic ns */
-    struct core_status *status;  /* CORE_MSG_STATUS */
+    uint64_t deadline;                /* CORE_MSG_DRAIN: monotonic ns */
+    struct core_status *status;       /* CORE_MSG_STATUS */
     void (*done)(struct core_msg *m); /* called on the core's thread when it is finished: set an
                                          atomic and uv_async_send, no more */
     void *ctx;

@@ -9,7 +9,7 @@
 struct slab {
     size_t size_;
     uint32_t per_chunk_;
-    uint32_t max_;   /* objects */
+    uint32_t max_; /* objects */
     uint32_t made_;
     uint32_t in_use;
     void *free_;

@@ -19,16 +19,16 @@ enum access_reason {
 const char *access_reason_name(enum access_reason r);
 
 struct access_record {
-    uint64_t wall_ns;     /* CLOCK_REALTIME at the end of the exchange */
-    uint64_t duration_ns; /* first byte of the request's head to last byte handed to TCP */
-    uint64_t upstream_ns; /* request sent to response head; 0: none */
+    uint64_t wall_ns;             /* CLOCK_REALTIME at the end of the exchange */
+    uint64_t duration_ns;         /* first byte of the request's head to last byte handed to TCP */
+    uint64_t upstream_ns;         /* request sent to response head; 0: none */
     uint64_t bytes_in, bytes_out; /* bodies */
     uint32_t client_addr, upstream_addr; /* network order; 0: none */
     uint16_t client_port, upstream_port; /* host order */
-    uint16_t status;      /* 0: none was sent */
-    uint8_t reason;       /* enum access_reason */
+    uint16_t status;                     /* 0: none was sent */
+    uint8_t reason;                      /* enum access_reason */
     uint8_t attempts;
-    bool reused;          /* a pooled upstream connection served it */
+    bool reused;           /* a pooled upstream connection served it */
     uint8_t version_minor; /* HTTP/1.x */
     /* Cut at their size, always NUL-terminated; bytes as received (may need escaping). */
     char method[16];
@@ -40,7 +40,8 @@ struct access_record {
 
 struct access_ring;
 
-struct access_ring *access_ring_new(uint32_t size); /* rounded up to a power of two; NULL: no memory */
+struct access_ring *
+access_ring_new(uint32_t size); /* rounded up to a power of two; NULL: no memory */
 void access_ring_free(struct access_ring *r);
 
 /* Producer: a slot to fill, then commit; NULL (and counted) when the ring is full. */

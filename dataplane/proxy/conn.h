@@ -11,13 +11,13 @@
 #include "dataplane/proxy/proxy.h"
 #include "dataplane/upstream/upstream.h"
 
-#define RELAY_BYTES      65536u       /* moved a step, and the most that stands between halves */
-#define LINGER_NS        2000000000ull /* wait for the client's FIN after ours */
-#define LINGER_BYTES     (1u << 20)
-#define RESPONSE_HEAD    65536u
-#define RESPONSE_FIELDS  256
-#define MAX_ATTEMPTS     3
-#define NO_TIME          UINT64_MAX
+#define RELAY_BYTES     65536u        /* moved a step, and the most that stands between halves */
+#define LINGER_NS       2000000000ull /* wait for the client's FIN after ours */
+#define LINGER_BYTES    (1u << 20)
+#define RESPONSE_HEAD   65536u
+#define RESPONSE_FIELDS 256
+#define MAX_ATTEMPTS    3
+#define NO_TIME         UINT64_MAX
 
 struct listener_counters {
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
@@ -92,7 +92,7 @@ struct client {
     struct rope out; /* to be written */
     struct exchange *x;
     struct head_reader head;
-    uint64_t since;   /* start of the present wait */
+    uint64_t since; /* start of the present wait */
     uint32_t discarded;
     uint8_t state;
     bool keep_alive;  /* what happens after CLIENT_FLUSH */
@@ -119,6 +119,8 @@ static inline uint64_t client_now(const struct client *c)
     return sched_now(c->c.listener->proxy->sched);
 }
 
+/* Copies as much as fits, NUL-terminated. */
+void record_text(char *to, size_t size, const char *from, size_t len);
 /* Fills in what is known from the connection alone. */
 void record_init(struct access_record *r, const struct client *c);
 void record_request(struct access_record *r, const struct http_head *head);

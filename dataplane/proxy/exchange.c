@@ -90,8 +90,8 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
     x->keep_alive = head->keep_alive;
     record_init(&x->record, c);
     record_request(&x->record, head);
-    int err = h1_body_init(&x->body, head->framing, head->content_length,
-                           client_http(c)->body_size);
+    int err =
+        h1_body_init(&x->body, head->framing, head->content_length, client_http(c)->body_size);
     if (!err)
         err = keep_head(x, end);
     if (err) {
@@ -101,8 +101,8 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
     x->upstream = upstream_get(&p->upstreams, p->snapshot, route->upstream);
     x->upstream->count.requests++;
     x->deadline = request_deadline(x, route);
-    strncpy(x->record.upstream, x->upstream->name, sizeof(x->record.upstream) - 1);
-    x->record.upstream[sizeof(x->record.upstream) - 1] = 0;
+    record_text(x->record.upstream, sizeof(x->record.upstream), x->upstream->name,
+                strlen(x->upstream->name));
     c->c.task.label = x->upstream->name;
     c->x = x;
     return 0;

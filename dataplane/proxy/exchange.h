@@ -26,30 +26,30 @@ struct exchange {
     uint8_t state;
     uint8_t attempts;
     bool reused;
-    bool fresh;        /* the pool has let us down: connect anew */
+    bool fresh; /* the pool has let us down: connect anew */
     bool idempotent;
     bool head_request;
-    bool keep_alive;   /* what the client asked for */
+    bool keep_alive; /* what the client asked for */
     uint8_t client_minor;
     bool request_sent; /* all of it has been given to TCP */
     bool request_cut;  /* the origin no longer takes it; only the response is of interest */
     bool head_written; /* a final response head is in the client's rope */
     bool any_sent;     /* a byte of the request was given to TCP in this attempt */
     uint64_t started, deadline, connect_due;
-    uint64_t moved_in;   /* last time the client's body moved, or we began to want it */
-    uint64_t moved_out;  /* last time the client took bytes, or we had none for it */
+    uint64_t moved_in;  /* last time the client's body moved, or we began to want it */
+    uint64_t moved_out; /* last time the client took bytes, or we had none for it */
 
-    struct rope head;       /* the request's head in its mbuf, kept for another attempt */
-    char *head_buf;         /* or here, when it spanned several */
+    struct rope head; /* the request's head in its mbuf, kept for another attempt */
+    char *head_buf;   /* or here, when it spanned several */
     uint32_t head_start, head_len;
-    struct h1_body body;    /* of the request */
-    struct rope up;         /* to be written to the origin */
+    struct h1_body body; /* of the request */
+    struct rope up;      /* to be written to the origin */
 
-    struct rope in;         /* from the origin, not consumed */
+    struct rope in; /* from the origin, not consumed */
     struct head_reader reader;
     struct h1_body resp;
-    bool resp_chunked;      /* how the client gets it */
-    bool resp_reusable;     /* the origin keeps the connection */
+    bool resp_chunked;  /* how the client gets it */
+    bool resp_reusable; /* the origin keeps the connection */
     uint16_t status;
     struct access_record record;
 };

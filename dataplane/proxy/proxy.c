@@ -71,7 +71,8 @@ struct proxy *proxy_new(const struct proxy_opts *o)
 
 static void listener_abort_all(struct listener *l)
 {
-    list_for_each_safe(n, tmp, &l->conns) {
+    list_for_each_safe(n, tmp, &l->conns)
+    {
         struct conn *c = container_of(n, struct conn, node);
         if (c->stream) {
             stream_abort(c->stream);
@@ -83,8 +84,7 @@ static void listener_abort_all(struct listener *l)
 
 void proxy_abort_all(struct proxy *p)
 {
-    list_for_each(n, &p->listeners)
-        listener_abort_all(container_of(n, struct listener, node));
+    list_for_each(n, &p->listeners) listener_abort_all(container_of(n, struct listener, node));
 }
 
 void proxy_free(struct proxy *p)
@@ -109,7 +109,8 @@ void proxy_free(struct proxy *p)
 
 static struct listener *find_listener(struct proxy *p, const char *name)
 {
-    list_for_each(n, &p->listeners) {
+    list_for_each(n, &p->listeners)
+    {
         struct listener *l = container_of(n, struct listener, node);
         if (strcmp(l->name, name) == 0)
             return l;
@@ -221,14 +222,14 @@ void proxy_drain(struct proxy *p, uint64_t deadline)
     p->draining = true;
     p->drain_timer.fire = on_drain_deadline;
     timer_arm(&p->sched->wheel, &p->drain_timer, deadline);
-    list_for_each(n, &p->listeners) {
+    list_for_each(n, &p->listeners)
+    {
         struct listener *l = container_of(n, struct listener, node);
         if (l->tcp)
             tcp_listener_free(p->tcp, l->tcp);
         l->tcp = NULL;
         /* Those that wait for a request see that they are no longer wanted. */
-        list_for_each(m, &l->conns)
-            task_wake(&container_of(m, struct conn, node)->task);
+        list_for_each(m, &l->conns) task_wake(&container_of(m, struct conn, node)->task);
     }
     upstreams_close_idle(&p->upstreams);
 }
@@ -237,9 +238,7 @@ bool proxy_is_drained(const struct proxy *p)
 {
     if (!p->draining)
         return false;
-    list_for_each(n, &p->listeners)
-        if (container_of(n, struct listener, node)->live)
-            return false;
+    list_for_each(n, &p->listeners) if (container_of(n, struct listener, node)->live) return false;
     return true;
 }
 
@@ -253,13 +252,11 @@ void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters)
 void proxy_each_listener(struct proxy *p, void (*visit)(void *ctx, const struct listener *l),
                          void *ctx)
 {
-    list_for_each(n, &p->listeners)
-        visit(ctx, container_of(n, struct listener, node));
+    list_for_each(n, &p->listeners) visit(ctx, container_of(n, struct listener, node));
 }
 
 void proxy_each_upstream(struct proxy *p, void (*visit)(void *ctx, const struct upstream *u),
                          void *ctx)
 {
-    list_for_each(n, &p->upstreams.all_)
-        visit(ctx, container_of(n, struct upstream, node_));
+    list_for_each(n, &p->upstreams.all_) visit(ctx, container_of(n, struct upstream, node_));
 }

@@ -3,21 +3,20 @@
 
 #include "dataplane/proxy/conn.h"
 
-/* The record is written in full for each request: only its fixed part is cleared, and strings only
- * as far as they go. */
-static void put_text(char *to, size_t size, const char *from, size_t len)
+void record_text(char *to, size_t size, const char *from, size_t len)
 {
     size_t n = len < size - 1 ? len : size - 1;
     memcpy(to, from, n);
     to[n] = 0;
 }
 
+/* Written anew for each request, so only the fixed part is cleared. */
 void record_init(struct access_record *r, const struct client *c)
 {
     struct stream_info info;
     memset(r, 0, offsetof(struct access_record, method));
     r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
-    put_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
+    record_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
     stream_get_info(c->c.stream, &info);
     r->client_addr = info.peer_addr;
     r->client_port = info.peer_port;
@@ -26,10 +25,10 @@ void record_init(struct access_record *r, const struct client *c)
 void record_request(struct access_record *r, const struct http_head *head)
 {
     r->version_minor = head->version_minor;
-    put_text(r->method, sizeof(r->method), http_head_at(head, head->method_text),
-             head->method_text.len);
-    put_text(r->host, sizeof(r->host), http_head_at(head, head->authority), head->authority.len);
-    put_text(r->target, sizeof(r->target), http_head_at(head, head->target), head->target.len);
+    record_text(r->method, sizeof(r->method), http_head_at(head, head->method_text),
+                head->method_text.len);
+    record_text(r->host, sizeof(r->host), http_head_at(head, head->authority), head->authority.len);
+    record_text(r->target, sizeof(r->target), http_head_at(head, head->target), head->target.len);
 }
 
 void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,

@@ -132,8 +132,8 @@ static enum step relay(struct exchange *x)
     if (!rope_is_empty(&x->in)) {
         ssize_t n = h1_body_decode(&x->resp, ropes, &x->in, &payload, RELAY_BYTES);
         if (n < 0)
-            return exchange_fail(x, 502, n == -ENOMEM ? ACCESS_no_memory
-                                                      : ACCESS_upstream_malformed);
+            return exchange_fail(x, 502,
+                                 n == -ENOMEM ? ACCESS_no_memory : ACCESS_upstream_malformed);
         if (n > 0 || x->resp.done)
             goto framed;
     }

@@ -95,7 +95,8 @@ static enum step tunnel_move(struct tunnel *t, struct direction *d, struct strea
             stream_watch_write(to, &t->c.task);
             return stream_status(to) < 0 || stream_status(from) < 0 ? STEP_DONE : STEP_WAIT;
         }
-        ssize_t n = stream_read(from, &t->c.task, &d->bytes, space < RELAY_BYTES ? space : RELAY_BYTES);
+        ssize_t n =
+            stream_read(from, &t->c.task, &d->bytes, space < RELAY_BYTES ? space : RELAY_BYTES);
         if (n == -EAGAIN)
             return STEP_WAIT;
         if (n < 0)

@@ -3,7 +3,8 @@
 /* The i-th endpoint that is still configured. */
 static struct endpoint *endpoint_at(struct upstream *up, uint32_t i)
 {
-    list_for_each(n, &up->endpoints_) {
+    list_for_each(n, &up->endpoints_)
+    {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
         if (!ep->removed_ && i-- == 0)
             return ep;

@@ -58,8 +58,7 @@ static void upstream_remove(struct upstream *up)
 
 void upstreams_fini(struct upstreams *u)
 {
-    list_for_each_safe(n, tmp, &u->all_)
-        upstream_remove(container_of(n, struct upstream, node_));
+    list_for_each_safe(n, tmp, &u->all_) upstream_remove(container_of(n, struct upstream, node_));
     assert(list_is_empty(&u->all_));
     free(u->by_index_);
     slab_fini(&u->conns_);
@@ -69,7 +68,8 @@ void upstreams_fini(struct upstreams *u)
 
 static struct upstream *find(struct upstreams *u, const char *name)
 {
-    list_for_each(n, &u->all_) {
+    list_for_each(n, &u->all_)
+    {
         struct upstream *up = container_of(n, struct upstream, node_);
         if (!up->removed_ && strcmp(up->name, name) == 0)
             return up;
@@ -79,7 +79,8 @@ static struct upstream *find(struct upstreams *u, const char *name)
 
 static struct endpoint *find_endpoint(struct upstream *up, const struct config_addr *a)
 {
-    list_for_each(n, &up->endpoints_) {
+    list_for_each(n, &up->endpoints_)
+    {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
         if (!ep->removed_ && ep->addr == a->addr && ep->port == a->port)
             return ep;
@@ -142,7 +143,8 @@ static void adopt(struct upstream *up, const struct config_upstream *cfg)
 {
     uint32_t kept = 0;
     up->refs_++;
-    list_for_each_safe(n, tmp, &up->endpoints_) {
+    list_for_each_safe(n, tmp, &up->endpoints_)
+    {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
         if (ep->removed_)
             continue;
@@ -170,7 +172,8 @@ int upstreams_apply(struct upstreams *u, const struct snapshot *s)
         free(table);
         return err;
     }
-    list_for_each_safe(n, tmp, &u->all_) {
+    list_for_each_safe(n, tmp, &u->all_)
+    {
         struct upstream *up = container_of(n, struct upstream, node_);
         if (!up->removed_ && !snapshot_upstream(s, up->name))
             upstream_remove(up);

@@ -157,10 +157,12 @@ void pool_close_idle(struct endpoint *ep)
 
 void upstreams_close_idle(struct upstreams *u)
 {
-    list_for_each_safe(n, tmp, &u->all_) {
+    list_for_each_safe(n, tmp, &u->all_)
+    {
         struct upstream *up = container_of(n, struct upstream, node_);
         up->refs_++;
-        list_for_each_safe(m, tmp2, &up->endpoints_) {
+        list_for_each_safe(m, tmp2, &up->endpoints_)
+        {
             struct endpoint *ep = container_of(m, struct endpoint, node_);
             ep->conns_++;
             pool_close_idle(ep);

@@ -51,8 +51,8 @@ struct endpoint {
     uint32_t addr; /* network order */
     uint16_t port; /* host order */
     bool removed_;
-    uint32_t conns_;        /* upconns alive */
-    uint32_t active;        /* of them in use */
+    uint32_t conns_; /* upconns alive */
+    uint32_t active; /* of them in use */
     uint32_t nidle_;
     struct list_node idle_; /* most recently used first */
 };
@@ -91,7 +91,8 @@ struct upstream *upstream_get(struct upstreams *u, const struct snapshot *s,
                               const struct config_upstream *cfg);
 void upstream_put(struct upstream *up);
 
-/* Picks an endpoint by the upstream's balancer, `avoid` only when it is the one left. NULL: none. */
+/* Picks an endpoint by the upstream's balancer, `avoid` only when it is the one left. NULL: none.
+ */
 struct endpoint *upstream_pick(struct upstream *up, const struct endpoint *avoid);
 
 /* A connection to `ep` for the caller's task, which is registered for both directions: a pooled

@@ -46,13 +46,21 @@ static void host_init(struct host *h, struct world *w, unsigned end, const char 
     sched_init(&h->sched, &so);
     rope_pool_init(&h->ropes, h->mbufs, 0);
     h->port->ops->info(h->port, &info);
-    h->nif = (struct netif){.mac = info.mac, .mtu = info.mtu, .offloads = info.offloads,
-                            .naddrs = 1, .flush = host_flush, .flush_ctx = h};
+    h->nif = (struct netif){.mac = info.mac,
+                            .mtu = info.mtu,
+                            .offloads = info.offloads,
+                            .naddrs = 1,
+                            .flush = host_flush,
+                            .flush_ctx = h};
     h->nif.addrs[0] = (struct netif_addr){inet_addr(addr), 24};
     struct net_opts no = {.sched = &h->sched, .mbufs = h->mbufs, .seed = w->seed + end};
     h->net = net_new(&no);
-    struct tcp_opts to = {.sched = &h->sched, .net = h->net, .ropes = &h->ropes,
-                          .mbufs = h->mbufs, .seed = w->seed * 3 + end, .cores = 1,
+    struct tcp_opts to = {.sched = &h->sched,
+                          .net = h->net,
+                          .ropes = &h->ropes,
+                          .mbufs = h->mbufs,
+                          .seed = w->seed * 3 + end,
+                          .cores = 1,
                           .time_wait_ns = WORLD_S};
     memcpy(to.secret, "a host's secret", 16);
     h->tcp = tcp_new(&to);
@@ -278,8 +286,8 @@ static void tap(void *ctx, unsigned end, uint64_t now, const uint8_t *bytes, uin
     const struct rte_ipv4_hdr *ip = (const void *)(bytes + 14);
     if (fate & WIRE_ARRIVED)
         return;
-    int n = snprintf(line, sizeof(line), "%12.6f %-6s ", (double)(now - START) / 1e9,
-                     end_name(end));
+    int n =
+        snprintf(line, sizeof(line), "%12.6f %-6s ", (double)(now - START) / 1e9, end_name(end));
     if (len >= 54 && bytes[12] == 8 && bytes[13] == 0 && ip->next_proto_id == 6) {
         const struct rte_tcp_hdr *t = (const void *)(bytes + 14 + (ip->version_ihl & 15) * 4);
         uint32_t data = rte_be_to_cpu_16(ip->total_length) - (uint32_t)(ip->version_ihl & 15) * 4 -
@@ -287,8 +295,8 @@ static void tap(void *ctx, unsigned end, uint64_t now, const uint8_t *bytes, uin
         n += snprintf(line + n, sizeof(line) - (size_t)n,
                       "%u > %u %s%s%s%s seq %u len %u ack %u win %u", ntohs(t->src_port),
                       ntohs(t->dst_port), t->tcp_flags & 2 ? "S" : "", t->tcp_flags & 1 ? "F" : "",
-                      t->tcp_flags & 4 ? "R" : "", t->tcp_flags & 16 ? "." : "",
-                      ntohl(t->sent_seq), data, ntohl(t->recv_ack), ntohs(t->rx_win));
+                      t->tcp_flags & 4 ? "R" : "", t->tcp_flags & 16 ? "." : "", ntohl(t->sent_seq),
+                      data, ntohl(t->recv_ack), ntohs(t->rx_win));
     } else {
         n += snprintf(line + n, sizeof(line) - (size_t)n, "type %02x%02x len %u", bytes[12],
                       bytes[13], len);
@@ -334,8 +342,13 @@ static void start_cores(struct world *w, const struct world_opts *o)
     w->snapshot->version = 1;
     atomic_store(&w->shared.snapshot, w->snapshot);
     for (unsigned i = 0; i < n; i++) {
-        struct core_opts co = {.index = i, .cpu = i, .shared = &w->shared, .ports = &port,
-                               .nports = 1, .seed = w->seed * 7 + i, .now = w->now,
+        struct core_opts co = {.index = i,
+                               .cpu = i,
+                               .shared = &w->shared,
+                               .ports = &port,
+                               .nports = 1,
+                               .seed = w->seed * 7 + i,
+                               .now = w->now,
                                .virtual_clock = true};
         w->core_table[i] = w->cores[i] = core_new(&co);
         assert_non_null(w->cores[i]);
@@ -352,9 +365,14 @@ struct world *world_new(const struct world_opts *o)
     w->now = START;
     list_init(&w->peers);
     list_init(&w->accepted);
-    struct wire_opts wo = {.seed = w->seed, .now = w->now, .ends = 3,
-                           .queues = (uint16_t)(o->cores ? o->cores : 1), .path = o->path,
-                           .tap = tap, .tap_ctx = w, .pad = true};
+    struct wire_opts wo = {.seed = w->seed,
+                           .now = w->now,
+                           .ends = 3,
+                           .queues = (uint16_t)(o->cores ? o->cores : 1),
+                           .path = o->path,
+                           .tap = tap,
+                           .tap_ctx = w,
+                           .pad = true};
     wo.path.misroute_ppm = o->misroute_ppm;
     for (unsigned i = 0; i < 3; i++)
         wo.pools[i] = w->pools[i] = kit_pool_new(o->mbufs ? o->mbufs : 4095);
@@ -609,8 +627,7 @@ static void check_nothing_left(struct world *w)
 
 void world_free(struct world *w)
 {
-    list_for_each_safe(n, tmp, &w->peers)
-        task_abort(&container_of(n, struct peer, node)->task);
+    list_for_each_safe(n, tmp, &w->peers) task_abort(&container_of(n, struct peer, node)->task);
     check_nothing_left(w);
     for (unsigned i = 0; i < w->shared.ncores; i++)
         core_free(w->cores[i]);

@@ -20,11 +20,11 @@
 #include "dataplane/tcp/tcp.h"
 #include "runtime/sched.h"
 
-#define WORLD_CLIENT "10.9.0.3"
-#define WORLD_PROXY  "10.9.0.1"
-#define WORLD_ORIGIN "10.9.0.2"
-#define WORLD_MS     1000000ull
-#define WORLD_S      1000000000ull
+#define WORLD_CLIENT    "10.9.0.3"
+#define WORLD_PROXY     "10.9.0.1"
+#define WORLD_ORIGIN    "10.9.0.2"
+#define WORLD_MS        1000000ull
+#define WORLD_S         1000000000ull
 #define WORLD_MAX_CORES 4
 
 struct host {
@@ -42,18 +42,18 @@ struct host {
  * as the window allows. Lives until the world ends. */
 struct peer {
     struct task task;
-    struct list_node node; /* world.peers */
+    struct list_node node;    /* world.peers */
     struct list_node waiting; /* world.accepted, until world_accept() */
     struct host *host;
     struct stream *stream; /* NULL once closed or dead */
     struct rope out;
     char *rx; /* NUL-terminated */
     size_t rx_len, rx_cap, taken;
-    bool eof;      /* the other side has sent FIN */
-    int err;       /* what the stream died of, 0 */
+    bool eof; /* the other side has sent FIN */
+    int err;  /* what the stream died of, 0 */
     bool connected;
-    bool paused;   /* doesn't read: its window closes */
-    bool shut;     /* FIN after `out` */
+    bool paused;     /* doesn't read: its window closes */
+    bool shut;       /* FIN after `out` */
     bool count_only; /* rx keeps no bytes, rx_len counts and rx_sum sums them up */
     uint64_t rx_sum;
     uint16_t port; /* of the listener that accepted it */
@@ -63,9 +63,9 @@ struct peer {
 struct world_opts {
     const char *yaml;
     uint64_t seed;
-    unsigned cores;      /* 0: 1 */
+    unsigned cores; /* 0: 1 */
     struct wire_path path;
-    unsigned mbufs;      /* a pool; 0: 4095 */
+    unsigned mbufs;        /* a pool; 0: 4095 */
     uint32_t misroute_ppm; /* frames that reach the wrong core's queue */
 };
 
