@@ -35,7 +35,7 @@ struct port_info {
 
 struct port_counters {
     uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
-    uint64_t rx_missed, tx_full, no_mbuf;
+    uint64_t rx_missed, tx_full, tx_errors, no_mbuf;
     /* XDP steer verdicts; all 0 where the port has none. */
     uint64_t steer_redirect, steer_pass, steer_drop;
 };
