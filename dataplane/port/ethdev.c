@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include <linux/if_xdp.h>
-#include <rte_bus_vdev.h>
+#include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
@@ -215,7 +215,7 @@ void ethdev_free(struct ethdev *e)
         rte_eth_dev_stop(e->devs[i].id);
         rte_eth_dev_close(e->devs[i].id);
         if (e->devs[i].vdev[0])
-            rte_vdev_uninit(e->devs[i].vdev);
+            rte_eal_hotplug_remove("vdev", e->devs[i].vdev);
     }
     steer_free(e->steer);
     veth_free(e->veth);
@@ -228,7 +228,7 @@ int ethdev_add_device(struct ethdev *e, const char *name, const char *args, uint
 {
     uint16_t dev;
     if (args) {
-        int rc = rte_vdev_init(name, args);
+        int rc = rte_eal_hotplug_add("vdev", name, args);
         if (rc)
             return port_fail(ret_error, rc, "port %s: DPDK can't open %s (%s): %s", e->name, name,
                              args, strerror(-rc));
@@ -236,7 +236,7 @@ int ethdev_add_device(struct ethdev *e, const char *name, const char *args, uint
     int rc = rte_eth_dev_get_port_by_name(name, &dev);
     if (rc) {
         if (args)
-            rte_vdev_uninit(name);
+            rte_eal_hotplug_remove("vdev", name);
         return port_fail(ret_error, rc, "port %s: DPDK has no device %s", e->name, name);
     }
     e->devs[e->ndevs].id = dev;
