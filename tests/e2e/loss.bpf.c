@@ -1,4 +1,5 @@
-/* Drops LOSS_PERMILLE of a thousand packets where tc puts it: loss without a netem in the kernel. */
+/* Drops LOSS_PERMILLE of a thousand packets where tc puts it: loss without a netem in the kernel.
+ */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>

@@ -10,7 +10,7 @@ from findings import Finding
 from tree import is_c
 
 NAME = "headers"
-KEEP = ("-I", "-D", "-isystem", "-std=", "-march=", "-m", "-include")
+KEEP = ("-I", "-D", "-isystem", "-std=", "-march=", "-m")
 
 
 def project_flags(build):
@@ -21,7 +21,9 @@ def project_flags(build):
     for entry in commands:
         words = shlex.split(entry["command"])
         for i, word in enumerate(words):
-            if word in ("-isystem", "-include", "-I"):
+            if word == "-include":
+                pair = [word, words[i + 1]]
+            elif word in ("-isystem", "-I"):
                 pair = [word, in_build(entry["directory"], words[i + 1])]
             elif word.startswith("-I"):
                 pair = ["-I" + in_build(entry["directory"], word[2:])]

@@ -43,7 +43,7 @@ TABLE += [
      lambda h: h.startswith("rte_")),
     ("control/",
      ["control/", "config/", "runtime/", "dataplane/core.h", "dataplane/messages.h",
-      "dataplane/tls/context.h"],
+      "dataplane/tls/context.h", "dataplane/proxy/access_log.h"],
      lambda h: h.startswith(("systemd/", "libmnl/", "curl/", "linux/"))
      or h in ("uv.h", "microhttpd.h", "jansson.h", "ares.h")),
 ]

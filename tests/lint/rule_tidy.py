@@ -48,7 +48,8 @@ def check_source(root, build, path, deadline):
     try:
         done = subprocess.run(
             ["clang-tidy", "-p", build, "--quiet", "--warnings-as-errors=*",
-             "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-error", path],
+             "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-error",
+             "--extra-arg=-UNDEBUG", path],
             cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
             timeout=max(left, 10))
     except subprocess.TimeoutExpired:
@@ -56,7 +57,9 @@ def check_source(root, build, path, deadline):
     out = done.stdout.decode(errors="replace")
     found = {}
     for m in re.finditer(r"^(\S+?):(\d+):\d+: (?:error|warning): (.*?) \[([\w.,-]+)\]$", out, re.M):
-        name = os.path.relpath(m.group(1), root) if os.path.isabs(m.group(1)) else m.group(1)
+        name = m.group(1)
+        if os.path.isabs(name) or name.startswith(".."):
+            name = os.path.relpath(os.path.join(build, name), root)
         check = m.group(4).split(",")[0]
         found[(name, m.group(2), check)] = Finding(
             NAME, name, int(m.group(2)), check, f"{m.group(3)} [{check}]")
