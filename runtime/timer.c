@@ -159,15 +159,6 @@ static bool run_due(struct timer_wheel *w, unsigned *fires, unsigned *moves)
     return true;
 }
 
-static void set_now(struct timer_wheel *w, uint64_t now)
-{
-    if (now <= w->now_)
-        return;
-    if (tick_of(now) != tick_of(w->now_))
-        w->soonest_ = UINT64_MAX;
-    w->now_ = now;
-}
-
 /* Takes the first slot out if it holds anything to look at by target_. */
 static bool take_first_slot(struct timer_wheel *w)
 {
@@ -180,7 +171,8 @@ static bool take_first_slot(struct timer_wheel *w)
     bool is_current = level == 0 && tick_of(start) == tick_of(w->now_);
     if (is_current && w->soonest_ > w->target_)
         return false;
-    set_now(w, start);
+    if (start > w->now_)
+        w->now_ = start;
     w->occupied_[level] &= ~(1ull << slot);
     list_splice_tail(level ? &w->cascade_ : &w->due_, &w->slots_[level][slot]);
     return true;
@@ -196,7 +188,7 @@ unsigned timer_wheel_advance(struct timer_wheel *w, uint64_t now, unsigned max)
         if (!run_cascade(w, &moves) || !run_due(w, &fires, &moves))
             return max - fires;
     } while (take_first_slot(w));
-    set_now(w, now);
+    w->now_ = now;
     return max - fires;
 }
 

@@ -258,6 +258,21 @@ static void resubmitting_from_done_loses_nothing(void **state)
     }
 }
 
+/* The answer goes out just before the thread parks: the next job meets it on its way there. */
+static void parking_thread_does_not_miss_a_job(void **state)
+{
+    (void)state;
+    struct job j = job_of(&box);
+    start_pool(1, 1, 0);
+    for (unsigned i = 1; i <= 5000; i++) {
+        assert_int_equal(blocking_submit(pool, &j.job), 0);
+        for (unsigned tries = 0; answers < i && tries < 20000; tries++)
+            mailbox_drain(&box, 1);
+        await_answers(i);
+    }
+    assert_int_equal(j.runs, 5000);
+}
+
 /* Several cores use one pool, cancel at random, and the pool stops under them. */
 #define CORES 3
 
@@ -369,6 +384,7 @@ int main(void)
         story(cancelled_before_start_never_runs_but_answers),
         story(stop_returns_what_has_not_started),
         story(resubmitting_from_done_loses_nothing),
+        story(parking_thread_does_not_miss_a_job),
         story(pool_may_stop_under_its_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
