@@ -4,6 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Under ASan a free object is poisoned but for its link, so that use after put shows. */
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, size)   ((void)(at), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void)(at), (void)(size))
+#endif
+
 #define SLAB_ALIGN       64
 #define SLAB_CHUNK_BYTES (256u << 10)
 
@@ -15,6 +23,14 @@ struct slab_chunk {
 struct slab_free {
     struct slab_free *next;
 };
+
+static void push_free(struct slab *s, void *object)
+{
+    struct slab_free *f = object;
+    f->next = s->free_;
+    s->free_ = f;
+    ASAN_POISON_MEMORY_REGION(f + 1, s->size_ - sizeof(*f));
+}
 
 void slab_init(struct slab *s, size_t object_size, uint32_t max)
 {
@@ -50,11 +66,8 @@ static void slab_grow(struct slab *s)
     c->next = s->chunks_;
     s->chunks_ = c;
     char *objects = (char *)(c + 1);
-    for (uint32_t i = n; i-- > 0;) {
-        struct slab_free *f = (struct slab_free *)(void *)(objects + i * s->size_);
-        f->next = s->free_;
-        s->free_ = f;
-    }
+    for (uint32_t i = n; i-- > 0;)
+        push_free(s, objects + i * s->size_);
     s->made_ += n;
 }
 
@@ -67,6 +80,7 @@ void *slab_get(struct slab *s)
         return NULL;
     s->free_ = f->next;
     s->in_use++;
+    ASAN_UNPOISON_MEMORY_REGION(f, s->size_);
     return f;
 }
 
@@ -84,8 +98,6 @@ void slab_put(struct slab *s, void *object)
 #ifndef NDEBUG
     memset(object, 0xdd, s->size_);
 #endif
-    struct slab_free *f = object;
-    f->next = s->free_;
-    s->free_ = f;
+    push_free(s, object);
     s->in_use--;
 }
