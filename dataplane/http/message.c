@@ -96,8 +96,22 @@ const char *http_header_text(enum http_header_id id)
 
 /* Setting bit 5 lower-cases letters and leaves "-" and digits; what else becomes one of these is no
  * token character. */
+static bool same_eight(const char *name, const char *lower)
+{
+    uint64_t a, b;
+    memcpy(&a, name, 8);
+    memcpy(&b, lower, 8);
+    return (a | UINT64_C(0x2020202020202020)) == b;
+}
+
 static bool same_name(const char *name, const char *lower, size_t len)
 {
+    if (len >= 8) {
+        for (size_t i = 0; i + 8 < len; i += 8)
+            if (!same_eight(name + i, lower + i))
+                return false;
+        return same_eight(name + len - 8, lower + len - 8);
+    }
     for (size_t i = 0; i < len; i++)
         if ((name[i] | 0x20) != lower[i])
             return false;

@@ -6,6 +6,7 @@
 #include "dataplane/http/chars.h"
 
 #define HOST_NAME_MAX_LEN 253
+#define PORT_MAX_LEN      6 /* with its colon */
 
 static bool parse_port(const char *p, const char *end, uint16_t *ret_port)
 {
@@ -51,20 +52,21 @@ static bool parse_ip6(const char *text, const char *end, struct http_host *host)
 
 static bool parse_name(const char *text, const char *end, struct http_host *host)
 {
-    const char *p = text;
-    unsigned n = 0;
-    for (; p < end && http_char_is(*p, HTTP_C_HOST); p++) {
-        if (n > HOST_NAME_MAX_LEN || (*p == '.' && (n == 0 || host->name[n - 1] == '.')))
-            return false;
-        host->name[n++] = http_lower(*p);
-    }
-    if (n && host->name[n - 1] == '.')
-        n--;
-    if (n == 0 || n > HOST_NAME_MAX_LEN)
+    if (end - text > HOST_NAME_MAX_LEN + 1 + PORT_MAX_LEN)
         return false;
-    host->len = (uint16_t)n;
-    host->name[n] = '\0';
-    return parse_tail(p, end, host);
+    const char *p = text;
+    char before = '.', *to = host->name;
+    for (; p < end && http_char_is(*p, HTTP_C_HOST); p++) {
+        if (*p == '.' && before == '.')
+            return false;
+        before = *p;
+        *to++ = http_lower(before);
+    }
+    if (to > host->name && before == '.')
+        to--;
+    host->len = (uint16_t)(to - host->name);
+    *to = '\0';
+    return host->len > 0 && host->len <= HOST_NAME_MAX_LEN && parse_tail(p, end, host);
 }
 
 int http_host_normalize(const char *text, size_t len, struct http_host *ret_host)

@@ -22,7 +22,7 @@
 
 #include "dataplane/http/message.h"
 
-#define HTTP_HOST_MAX 256
+#define HTTP_HOST_MAX 264 /* bytes for a host; a name has 253 at the most */
 
 struct http_host {
     char name[HTTP_HOST_MAX]; /* NUL-terminated; an IPv6 literal keeps its brackets */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "dataplane/http/chars.h"
 #include "dataplane/http/h1/parse.h"
 #include "tests/kit/http_text.h"
 
@@ -429,6 +430,23 @@ static void test_known_fields_are_found_in_any_case_and_no_others(void **state)
     assert_int_equal(http_header_find_id(S("Content_Length")), HTTP_H_OTHER);
 }
 
+static void test_both_forms_of_a_class_agree(void **state)
+{
+    for (unsigned c = 0; c < 256; c++) {
+        char bytes[32];
+        memset(bytes, 'a', sizeof(bytes));
+        bytes[3] = (char)c;
+        bytes[20] = (char)c;
+        /* 32 bytes go 16 at a time, 15 one by one. */
+        bool token = http_char_is((char)c, HTTP_C_TOKEN);
+        bool target = http_char_is((char)c, HTTP_C_TARGET);
+        assert_ptr_equal(HTTP_SKIP_TOKEN(bytes, bytes + 32), bytes + (token ? 32 : 3));
+        assert_ptr_equal(HTTP_SKIP_TOKEN(bytes, bytes + 15), bytes + (token ? 15 : 3));
+        assert_ptr_equal(HTTP_SKIP_TARGET(bytes, bytes + 32), bytes + (target ? 32 : 3));
+        assert_ptr_equal(HTTP_SKIP_TARGET(bytes, bytes + 15), bytes + (target ? 15 : 3));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_nothing_may_stand_before_a_response),
         cmocka_unit_test(test_limits_name_what_was_too_long),
         cmocka_unit_test(test_a_full_buffer_without_an_end_is_an_error_not_a_wait),
+        cmocka_unit_test(test_both_forms_of_a_class_agree),
         cmocka_unit_test(test_known_fields_are_found_in_any_case_and_no_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

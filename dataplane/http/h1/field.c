@@ -37,17 +37,16 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-static const char *parse_name(const char *base, const char *p, bool loose, struct http_header *f,
-                              enum http_error *ret_error)
+static const char *parse_name(const char *base, const char *p, const char *end, bool loose,
+                              struct http_header *f, enum http_error *ret_error)
 {
     const char *name = p;
     if (is_blank(*p)) {
         *ret_error = HTTP_ERR_FOLDED;
         return NULL;
     }
-    /* The CRLF before `end` is no token: it stops every loop here. */
-    while (http_char_is(*p, HTTP_C_TOKEN))
-        p++;
+    /* The CRLF before `end` belongs to no class: everything here stops at it. */
+    p = HTTP_SKIP_TOKEN(p, end);
     size_t len = (size_t)(p - name);
     const char *colon = p;
     while (loose && is_blank(*colon))
@@ -67,7 +66,7 @@ static const char *parse_name(const char *base, const char *p, bool loose, struc
 const char *h1_field_parse(const char *base, const char *p, const char *end, bool loose,
                            struct http_header *f, enum http_error *ret_error)
 {
-    p = parse_name(base, p, loose, f, ret_error);
+    p = parse_name(base, p, end, loose, f, ret_error);
     if (!p)
         return NULL;
     while (is_blank(*p))

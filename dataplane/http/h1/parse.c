@@ -172,9 +172,8 @@ static uint8_t find_method(const char *text, size_t len)
 
 static enum http_error parse_method(struct http_head *head, const char **p)
 {
-    const char *s = *p, *method = s;
-    while (http_char_is(*s, HTTP_C_TOKEN))
-        s++;
+    const char *method = *p;
+    const char *s = HTTP_SKIP_TOKEN(method, head->base + head->head_len);
     size_t len = (size_t)(s - method);
     if (*s != ' ' || len == 0)
         return *s == '\r' || *s == '\n' ? HTTP_ERR_BAD_REQUEST_LINE : HTTP_ERR_BAD_METHOD;
@@ -188,9 +187,7 @@ static enum http_error parse_method(struct http_head *head, const char **p)
 
 static enum http_error parse_target(struct http_head *head, const char **p, uint32_t most)
 {
-    const char *s = *p;
-    while (http_char_is(*s, HTTP_C_TARGET))
-        s++;
+    const char *s = HTTP_SKIP_TARGET(*p, head->base + head->head_len);
     head->target = span_of(head, *p, s);
     if (*s != ' ')
         return *s == '\r' || *s == '\n' ? HTTP_ERR_BAD_REQUEST_LINE : HTTP_ERR_BAD_TARGET;
