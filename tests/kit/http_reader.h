@@ -58,7 +58,8 @@ static inline void reader_end_message(struct reader *r)
     text_addf(&r->transcript, "payload %llu: ", (unsigned long long)r->body.total);
     text_add_rope(&r->transcript, &r->payload);
     text_addf(&r->transcript, "\ntrailers: ");
-    text_add_rope(&r->transcript, &r->body.trailers);
+    if (r->body.done)
+        text_add_rope(&r->transcript, &r->body.trailers);
     text_addf(&r->transcript, "\n");
     assert(rope_check(&r->payload) && rope_check(&r->body.trailers) && rope_check(&r->in));
     if (r->on_payload && r->body.done)
