@@ -11,7 +11,7 @@ NAME = "includes"
 LAYERS = ["net", "stream", "tcp", "tls", "http", "route", "upstream", "proxy"]
 
 LIBC = set("""assert complex ctype dirent dlfcn endian errno execinfo fcntl fenv float getopt glob
-    grp ifaddrs inttypes iso646 limits link locale math netdb poll pthread pwd sched search semaphore
+    grp ifaddrs inttypes iso646 libgen limits link locale math netdb poll pthread pwd sched search semaphore
     setjmp signal spawn stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
     string strings syslog termios threads time ucontext unistd wchar wctype x86intrin immintrin
     emmintrin smmintrin nmmintrin tmmintrin cpuid byteswap""".split())
