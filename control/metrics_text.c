@@ -1,0 +1,246 @@
+#include "control/metrics_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "control/status_fields.h"
+
+void metrics_write_label(FILE *f, const char *value)
+{
+    for (const char *p = value; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '\n')
+            fputs("\\n", f);
+        else if (c == '"' || c == '\\')
+            fprintf(f, "\\%c", c);
+        else
+            fputc(c < 0x20 || c >= 0x7f ? '?' : c, f);
+    }
+}
+
+static void family(FILE *f, const char *name, const char *type, const char *help)
+{
+    fprintf(f, "# HELP millrace_%s %s\n# TYPE millrace_%s %s\n", name, help, name, type);
+}
+
+static void single(FILE *f, const char *name, const char *type, const char *help, double v)
+{
+    family(f, name, type, help);
+    fprintf(f, "millrace_%s %.17g\n", name, v);
+}
+
+static void sample_label(FILE *f, const char *name, const char *label, const char *value)
+{
+    fprintf(f, "millrace_%s{%s=\"", name, label);
+    metrics_write_label(f, value);
+    fputs("\"", f);
+}
+
+static void field_name(char *buf, size_t size, const struct status_field *d)
+{
+    snprintf(buf, size, "%s_%s%s", d->group, d->name, d->kind == STATUS_COUNTER ? "_total" : "");
+}
+
+/* One table over n objects, each labelled by its name. */
+static void labelled(FILE *f, const struct status_table *t, const char *label, const void *objects,
+                     size_t size, unsigned n, const char *(*name_of)(const void *o))
+{
+    char name[64];
+
+    for (size_t i = 0; i < t->n; i++) {
+        field_name(name, sizeof(name), &t->fields[i]);
+        family(f, name, t->fields[i].kind == STATUS_COUNTER ? "counter" : "gauge",
+               t->fields[i].help);
+        for (unsigned k = 0; k < n; k++) {
+            const void *o = (const char *)objects + k * size;
+            sample_label(f, name, label, name_of(o));
+            fprintf(f, "} %" PRIu64 "\n", status_field_value(&t->fields[i], o));
+        }
+    }
+}
+
+static void core_fields(FILE *f, const struct status_view *v)
+{
+    char name[64];
+
+    for (size_t i = 0; i < status_core_fields.n; i++) {
+        const struct status_field *d = &status_core_fields.fields[i];
+        field_name(name, sizeof(name), d);
+        family(f, name, d->kind == STATUS_COUNTER ? "counter" : "gauge", d->help);
+        for (unsigned c = 0; c < v->ncores; c++)
+            if (v->cores[c].s)
+                fprintf(f, "millrace_%s{core=\"%u\"} %" PRIu64 "\n", name, c,
+                        status_field_value(d, v->cores[c].s));
+    }
+}
+
+static void core_times(FILE *f, const struct status_view *v)
+{
+    family(f, "core_up", "gauge", "1 when the core answers");
+    for (unsigned c = 0; c < v->ncores; c++)
+        fprintf(f, "millrace_core_up{core=\"%u\"} %d\n", c, v->cores[c].answering);
+    family(f, "core_busy_seconds_total", "counter", "Time spent in passes that did any work");
+    for (unsigned c = 0; c < v->ncores; c++)
+        if (v->cores[c].s && v->cores[c].s->tsc_hz)
+            fprintf(f, "millrace_core_busy_seconds_total{core=\"%u\"} %.9f\n", c,
+                    (double)v->cores[c].s->busy_tsc / (double)v->cores[c].s->tsc_hz);
+    family(f, "core_seconds_total", "counter", "Time since the core's start");
+    for (unsigned c = 0; c < v->ncores; c++)
+        if (v->cores[c].s && v->cores[c].s->tsc_hz)
+            fprintf(f, "millrace_core_seconds_total{core=\"%u\"} %.9f\n", c,
+                    (double)v->cores[c].s->total_tsc / (double)v->cores[c].s->tsc_hz);
+}
+
+/* Bounds in ns with their label in seconds: hist buckets are an eighth of a power of two wide, so
+ * a bound is at most that much off. */
+static const struct {
+    uint64_t ns;
+    const char *le;
+} bounds[] = {
+    {1000, "1e-06"},      {4000, "4e-06"},      {16000, "1.6e-05"}, {64000, "6.4e-05"},
+    {256000, "0.000256"}, {1000000, "0.001"},   {4000000, "0.004"}, {16000000, "0.016"},
+    {64000000, "0.064"},  {256000000, "0.256"}, {1000000000, "1"},
+};
+
+static void histogram(FILE *f, const struct status_view *v, const char *name, const char *help,
+                      size_t offset)
+{
+    family(f, name, "histogram", help);
+    for (unsigned c = 0; c < v->ncores; c++) {
+        if (!v->cores[c].s)
+            continue;
+        const struct hist *h = (const void *)((const char *)v->cores[c].s + offset);
+        for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+            fprintf(f, "millrace_%s_bucket{core=\"%u\",le=\"%s\"} %" PRIu64 "\n", name, c,
+                    bounds[i].le, hist_count_le(h, bounds[i].ns));
+        fprintf(f, "millrace_%s_bucket{core=\"%u\",le=\"+Inf\"} %" PRIu64 "\n", name, c, h->count);
+        fprintf(f, "millrace_%s_sum{core=\"%u\"} %.9f\n", name, c, (double)h->sum / 1e9);
+        fprintf(f, "millrace_%s_count{core=\"%u\"} %" PRIu64 "\n", name, c, h->count);
+    }
+}
+
+/* "accepted" and "delivered" are among the reasons: they are what was not lost. */
+static void drops(FILE *f, const struct status_view *v)
+{
+    family(f, "net_packets_total", "counter",
+           "Packets by the reason for which the network layer let go of them");
+    for (unsigned c = 0; c < v->ncores; c++)
+        for (unsigned i = 0; v->cores[c].s && i < NET_DROP_COUNT; i++)
+            fprintf(f, "millrace_net_packets_total{core=\"%u\",reason=\"%s\"} %" PRIu64 "\n", c,
+                    net_drop_name(i), v->cores[c].s->net.drops[i]);
+    family(f, "tcp_segments_total", "counter",
+           "Segments by the reason for which TCP let go of them");
+    for (unsigned c = 0; c < v->ncores; c++)
+        for (unsigned i = 0; v->cores[c].s && i < TCP_DROP_COUNT; i++)
+            fprintf(f, "millrace_tcp_segments_total{core=\"%u\",reason=\"%s\"} %" PRIu64 "\n", c,
+                    tcp_drop_name(i), v->cores[c].s->tcp.drops[i]);
+}
+
+static const char *listener_name(const void *o)
+{
+    return ((const struct listener_stats *)o)->name;
+}
+
+static const char *upstream_name(const void *o)
+{
+    return ((const struct upstream_stats *)o)->name;
+}
+
+static int listeners(FILE *f, const struct status_view *v)
+{
+    static const char *const classes[] = {"other", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    struct listener_stats *sums = calloc(STATUS_MAX_LISTENERS, sizeof(*sums));
+
+    if (!sums)
+        return -ENOMEM;
+    unsigned n = status_sum_listeners(v, sums, STATUS_MAX_LISTENERS);
+    labelled(f, &status_listener_fields, "listener", sums, sizeof(*sums), n, listener_name);
+    family(f, "listener_responses_total", "counter", "Responses by class of status");
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned c = 0; c < 6; c++) {
+            sample_label(f, "listener_responses_total", "listener", sums[i].name);
+            fprintf(f, ",class=\"%s\"} %" PRIu64 "\n", classes[c], sums[i].status[c]);
+        }
+    free(sums);
+    return 0;
+}
+
+static int upstreams(FILE *f, const struct status_view *v)
+{
+    struct upstream_stats *sums = calloc(STATUS_MAX_UPSTREAMS, sizeof(*sums));
+
+    if (!sums)
+        return -ENOMEM;
+    unsigned n = status_sum_upstreams(v, sums, STATUS_MAX_UPSTREAMS);
+    labelled(f, &status_upstream_fields, "upstream", sums, sizeof(*sums), n, upstream_name);
+    free(sums);
+    return 0;
+}
+
+static void ports(FILE *f, const struct process_info *p)
+{
+    char name[64];
+
+    for (size_t i = 0; i < status_port_fields.n; i++) {
+        const struct status_field *d = &status_port_fields.fields[i];
+        field_name(name, sizeof(name), d);
+        family(f, name, "counter", d->help);
+        for (unsigned k = 0; k < p->nports; k++) {
+            sample_label(f, name, "port", p->ports[k].name);
+            fprintf(f, "} %" PRIu64 "\n", status_field_value(d, &p->ports[k].counters));
+        }
+    }
+}
+
+static void process(FILE *f, const struct process_info *p)
+{
+    family(f, "build_info", "gauge", "Always 1; the labels say what runs");
+    sample_label(f, "build_info", "version", p->version);
+    fputs(",build=\"", f);
+    metrics_write_label(f, p->build);
+    fputs("\",dpdk=\"", f);
+    metrics_write_label(f, p->dpdk);
+    fputs("\"} 1\n", f);
+    single(f, "start_time_seconds", "gauge", "When the process started, in Unix time",
+           (double)p->started_wall_ns / 1e9);
+    single(f, "config_version", "gauge", "Configuration version that runs",
+           (double)p->config_version);
+    single(f, "config_last_reload_success", "gauge", "1 unless the last reload was refused",
+           p->last_reload_ok);
+    single(f, "config_last_change_timestamp_seconds", "gauge",
+           "When the configuration that runs was published, in Unix time",
+           (double)p->config_loaded_wall_ns / 1e9);
+    family(f, "config_reloads_total", "counter", "Reloads by result");
+    fprintf(f, "millrace_config_reloads_total{result=\"published\"} %" PRIu64 "\n", p->reloads);
+    fprintf(f, "millrace_config_reloads_total{result=\"refused\"} %" PRIu64 "\n",
+            p->reloads_refused);
+    single(f, "config_old_versions", "gauge", "Older configurations that a core still holds",
+           p->old_versions);
+    single(f, "log_lines_total", "counter", "Lines logged", (double)p->log.lines);
+    single(f, "log_lines_dropped_total", "counter", "Lines dropped since the queue was full",
+           (double)p->log.lines_dropped);
+    single(f, "log_access_records_total", "counter", "Access records formatted",
+           (double)p->log.records);
+    single(f, "log_access_records_lost_total", "counter",
+           "Access records that could not be written", (double)p->log.records_lost);
+}
+
+int metrics_write(FILE *f, const struct process_info *p, const struct status_view *v)
+{
+    process(f, p);
+    core_times(f, v);
+    core_fields(f, v);
+    drops(f, v);
+    histogram(f, v, "loop_pass_seconds", "Time of busy passes of the core's loop",
+              offsetof(struct core_status, pass_ns));
+    histogram(f, v, "tasks_poll_seconds", "Time of polls of tasks",
+              offsetof(struct core_status, poll_ns));
+    ports(f, p);
+    int e = listeners(f, v);
+    if (!e)
+        e = upstreams(f, v);
+    if (!e && ferror(f))
+        e = -EIO;
+    return e;
+}

@@ -1,0 +1,34 @@
+/* What there is to say about the process beside its cores: for status and metrics. */
+#ifndef MILLRACE_CONTROL_PROCESS_INFO_H
+#define MILLRACE_CONTROL_PROCESS_INFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "control/log.h"
+#include "dataplane/messages.h"
+
+struct process_port {
+    const char *name, *device;
+    struct port_info info;
+    struct port_counters counters;
+};
+
+struct process_info {
+    const char *version, *build, *dpdk, *state; /* state: "running", "draining" … */
+    const char *config_path;
+    int pid;
+    uint64_t uptime_ns, started_wall_ns;
+    uint64_t config_version, config_loaded_wall_ns;
+    uint64_t reloads, reloads_refused;
+    bool last_reload_ok;
+    unsigned old_versions; /* configurations that a core still holds on to */
+    struct log_stats log;
+    const struct config_listener *listeners; /* for addresses */
+    size_t nlisteners;
+    unsigned nports;
+    struct process_port ports[NET_MAX_IFS];
+};
+
+#endif

@@ -1,0 +1,210 @@
+#include "control/status_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/status_fields.h"
+
+static json_t *number(uint64_t v)
+{
+    return json_integer((json_int_t)v);
+}
+
+/* Names come from the config or the network: what is no UTF-8 becomes '?'. */
+static json_t *text(const char *s)
+{
+    json_t *j = s ? json_string(s) : json_null();
+
+    if (j)
+        return j;
+    char *copy = strdup(s);
+    for (char *p = copy; p && *p; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    j = copy ? json_string(copy) : NULL;
+    free(copy);
+    return j;
+}
+
+static json_t *group_of(json_t *o, const char *group)
+{
+    json_t *g = json_object_get(o, group);
+
+    if (!g) {
+        json_object_set_new(o, group, json_object());
+        g = json_object_get(o, group);
+    }
+    return g;
+}
+
+static void put_fields(json_t *o, const struct status_table *t, const void *of, bool grouped)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct status_field *f = &t->fields[i];
+        json_object_set_new(grouped ? group_of(o, f->group) : o, f->name,
+                            number(status_field_value(f, of)));
+    }
+}
+
+static json_t *latency(const struct hist *h)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "count", number(h->count), "mean_ns",
+                     number(hist_mean(h)), "p50_ns", number(hist_percentile(h, 500000)), "p99_ns",
+                     number(hist_percentile(h, 990000)), "p999_ns",
+                     number(hist_percentile(h, 999000)), "max_ns", number(h->max));
+}
+
+/* Every reason, zero or not: who looks for one finds it. */
+static json_t *net_drops(const struct net_stats *s)
+{
+    json_t *o = json_object();
+
+    for (unsigned i = 0; i < NET_DROP_COUNT; i++)
+        json_object_set_new(o, net_drop_name(i), number(s->drops[i]));
+    return o;
+}
+
+static json_t *tcp_drops(const struct tcp_stats *s)
+{
+    json_t *o = json_object();
+
+    for (unsigned i = 0; i < TCP_DROP_COUNT; i++)
+        json_object_set_new(o, tcp_drop_name(i), number(s->drops[i]));
+    return o;
+}
+
+static uint64_t tsc_ns(uint64_t tsc, uint64_t hz)
+{
+    return hz ? (uint64_t)((double)tsc / (double)hz * 1e9) : 0;
+}
+
+static json_t *core_to_json(unsigned i, const struct status_core *c)
+{
+    json_t *o = json_pack("{s:i, s:b, s:b}", "core", (int)i, "running", c->running, "answering",
+                          c->answering);
+    const struct core_status *s = c->s;
+
+    if (!o || !s)
+        return o;
+    json_object_set_new(o, "cpu", number(s->cpu));
+    put_fields(o, &status_core_fields, s, true);
+    json_t *loop = group_of(o, "loop");
+    json_object_set_new(loop, "busy_ns", number(tsc_ns(s->busy_tsc, s->tsc_hz)));
+    json_object_set_new(loop, "total_ns", number(tsc_ns(s->total_tsc, s->tsc_hz)));
+    json_object_set_new(loop, "pass", latency(&s->pass_ns));
+    json_object_set_new(group_of(o, "tasks"), "poll", latency(&s->poll_ns));
+    json_object_set_new(group_of(o, "net"), "drops", net_drops(&s->net));
+    json_object_set_new(group_of(o, "tcp"), "drops", tcp_drops(&s->tcp));
+    return o;
+}
+
+static json_t *address(const struct config_addr *a)
+{
+    const uint8_t *b = (const uint8_t *)&a->addr;
+
+    return a->addr ? json_sprintf("%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3], a->port)
+                   : json_sprintf("*:%u", a->port);
+}
+
+static void put_address(json_t *o, const struct process_info *p, const char *name)
+{
+    for (size_t i = 0; i < p->nlisteners; i++) {
+        if (strcmp(p->listeners[i].name, name) != 0)
+            continue;
+        json_object_set_new(o, "address", address(&p->listeners[i].address));
+        json_object_set_new(o, "kind", text(p->listeners[i].http ? "http" : "tunnel"));
+    }
+}
+
+static json_t *listeners_to_json(const struct process_info *p, const struct status_view *v)
+{
+    static const char *const classes[] = {"other", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    struct listener_stats *sums = calloc(STATUS_MAX_LISTENERS, sizeof(*sums));
+    json_t *a = json_array();
+    unsigned n = sums ? status_sum_listeners(v, sums, STATUS_MAX_LISTENERS) : 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        json_t *o = json_object(), *by_class = json_object();
+        json_object_set_new(o, "name", text(sums[i].name));
+        put_address(o, p, sums[i].name);
+        put_fields(o, &status_listener_fields, &sums[i], false);
+        for (unsigned c = 0; c < 6; c++)
+            json_object_set_new(by_class, classes[c], number(sums[i].status[c]));
+        json_object_set_new(o, "responses", by_class);
+        json_array_append_new(a, o);
+    }
+    free(sums);
+    return a;
+}
+
+static json_t *upstreams_to_json(const struct status_view *v)
+{
+    struct upstream_stats *sums = calloc(STATUS_MAX_UPSTREAMS, sizeof(*sums));
+    json_t *a = json_array();
+    unsigned n = sums ? status_sum_upstreams(v, sums, STATUS_MAX_UPSTREAMS) : 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        json_t *o = json_object();
+        json_object_set_new(o, "name", text(sums[i].name));
+        put_fields(o, &status_upstream_fields, &sums[i], false);
+        json_array_append_new(a, o);
+    }
+    free(sums);
+    return a;
+}
+
+static json_t *port_to_json(const struct process_port *p)
+{
+    const uint8_t *m = p->info.mac.addr_bytes;
+    json_t *o = json_object();
+
+    json_object_set_new(o, "name", text(p->name));
+    json_object_set_new(o, "device", text(p->device));
+    json_object_set_new(o, "driver", text(p->info.driver));
+    json_object_set_new(
+        o, "mac",
+        json_sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]));
+    json_object_set_new(o, "mtu", number(p->info.mtu));
+    json_object_set_new(o, "queues", number(p->info.queues));
+    put_fields(o, &status_port_fields, &p->counters, false);
+    return o;
+}
+
+static json_t *process_to_json(const struct process_info *p)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "version", text(p->version));
+    json_object_set_new(o, "build", text(p->build));
+    json_object_set_new(o, "dpdk", text(p->dpdk));
+    json_object_set_new(o, "pid", number((uint64_t)p->pid));
+    json_object_set_new(o, "state", text(p->state));
+    json_object_set_new(o, "uptime_ms", number(p->uptime_ns / 1000000));
+    json_object_set_new(o, "config",
+                        json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "path", text(p->config_path),
+                                  "version", number(p->config_version), "reloads",
+                                  number(p->reloads), "reloads_refused", number(p->reloads_refused),
+                                  "last_reload_ok", p->last_reload_ok, "old_versions_held",
+                                  number(p->old_versions)));
+    json_object_set_new(o, "log",
+                        json_pack("{s:o, s:o, s:o, s:o}", "lines", number(p->log.lines),
+                                  "lines_dropped", number(p->log.lines_dropped), "access_records",
+                                  number(p->log.records), "access_records_lost",
+                                  number(p->log.records_lost)));
+    return o;
+}
+
+json_t *status_to_json(const struct process_info *p, const struct status_view *v)
+{
+    json_t *o = process_to_json(p), *cores = json_array(), *ports = json_array();
+
+    for (unsigned i = 0; i < v->ncores; i++)
+        json_array_append_new(cores, core_to_json(i, &v->cores[i]));
+    for (unsigned i = 0; i < p->nports; i++)
+        json_array_append_new(ports, port_to_json(&p->ports[i]));
+    json_object_set_new(o, "cores", cores);
+    json_object_set_new(o, "ports", ports);
+    json_object_set_new(o, "listeners", listeners_to_json(p, v));
+    json_object_set_new(o, "upstreams", upstreams_to_json(v));
+    return o;
+}

@@ -1,0 +1,17 @@
+/* Status as JSON: the answer of `millrace status --json`. Keys are stable. */
+#ifndef MILLRACE_CONTROL_STATUS_JSON_H
+#define MILLRACE_CONTROL_STATUS_JSON_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "control/process_info.h"
+#include "control/status.h"
+
+/* A new reference; NULL: no memory. */
+json_t *status_to_json(const struct process_info *p, const struct status_view *v);
+
+/* The same for people: a table made of that JSON, which may come from another version of us. */
+void status_print(const json_t *status, FILE *f);
+
+#endif
