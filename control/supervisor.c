@@ -1,0 +1,377 @@
+#include "control/supervisor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <systemd/sd-daemon.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "control/budgets.h"
+#include "control/supervisor_impl.h"
+#include "control/version.h"
+#include "runtime/clock.h"
+
+uint64_t supervisor_now(void)
+{
+    return clock_now_ns();
+}
+
+uint64_t supervisor_wall_now(void)
+{
+    return clock_now_ns() + (uint64_t)clock_wall_offset();
+}
+
+const char *supervisor_state_name(const struct supervisor *s)
+{
+    static const char *const names[] = {"starting", "running", "draining", "stopping", "ended"};
+
+    return names[s->state];
+}
+
+static int fail(struct supervisor *s, const char *line)
+{
+    log_error(s->log, "%s", line);
+    return 1;
+}
+
+/* --- events ------------------------------------------------------------------------------------
+ */
+
+static void on_signal(uv_signal_t *h, int signum)
+{
+    struct supervisor *s = h->data;
+
+    switch (signum) {
+    case SIGHUP:
+        supervisor_reload(s, "SIGHUP", NULL);
+        break;
+    case SIGUSR1:
+        log_reopen(s->log);
+        break;
+    case SIGTERM:
+        if (s->state == RUN_SERVING)
+            supervisor_drain(s, "SIGTERM", NULL);
+        else if (s->state == RUN_DRAINING)
+            supervisor_stop(s, "second SIGTERM");
+        else
+            supervisor_force(s, "another SIGTERM");
+        break;
+    case SIGINT:
+        if (s->state == RUN_STOPPING)
+            supervisor_force(s, "second SIGINT");
+        else
+            supervisor_stop(s, "SIGINT");
+        break;
+    }
+}
+
+static void on_watch(void *ctx, enum watch_event ev)
+{
+    struct supervisor *s = ctx;
+
+    switch (ev) {
+    case WATCH_CHANGED:
+        supervisor_reload(s, "the file has changed", NULL);
+        break;
+    case WATCH_GONE:
+        log_warn(s->log, "%s is gone; version %" PRIu64 " goes on, a restart would fail",
+                 s->o->config, s->publish.current->version);
+        break;
+    case WATCH_BACK:
+        log_info(s->log, "%s is back", s->o->config);
+        break;
+    }
+}
+
+/* The core's thread: no more than a wake-up. */
+static void on_core_exit(void *ctx, unsigned index)
+{
+    struct supervisor *s = ctx;
+
+    uv_async_send(&s->core_exit);
+}
+
+static void on_engine_log(void *ctx, enum config_log_level level, const char *source,
+                          const char *line)
+{
+    struct supervisor *s = ctx;
+
+    log_line(s->log, level, source, "%s", line);
+}
+
+static bool on_is_healthy(void *ctx)
+{
+    const struct supervisor *s = ctx;
+
+    return s->state == RUN_SERVING;
+}
+
+static void on_tick(uv_timer_t *h)
+{
+    struct supervisor *s = h->data;
+    int stuck = watchdog_check(&s->watchdog, supervisor_now());
+
+    atomic_store_explicit(&engine_shared(s->engine)->wall_offset, clock_wall_offset(),
+                          memory_order_relaxed);
+    publish_poll(&s->publish);
+    if (stuck >= 0) {
+        log_error(s->log, "core %d (cpu %u) has been stuck for 2 s: aborting", stuck,
+                  engine_core_cpu(s->engine, (unsigned)stuck));
+        log_flush(s->log, 500);
+        abort();
+    }
+    if (s->watchdog_us)
+        sd_notify(0, "WATCHDOG=1");
+}
+
+/* --- start -------------------------------------------------------------------------------------
+ */
+
+static bool may_open_ports(void)
+{
+    struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct d[2];
+
+    if (syscall(SYS_capget, &h, d))
+        return geteuid() == 0;
+    return (d[0].effective & (1u << CAP_NET_ADMIN)) != 0;
+}
+
+static int start_config(struct supervisor *s)
+{
+    struct config_host host = {.cpus = (unsigned)sysconf(_SC_NPROCESSORS_CONF)};
+    struct config_errors errs;
+
+    config_errors_init(&errs);
+    int e = config_load_file_for(s->o->config, &host, &s->first, &errs);
+    for (unsigned i = 0; i < errs.count; i++)
+        log_error(s->log, "%s", errs.list[i].text);
+    if (errs.more)
+        log_error(s->log, "... and %zu more", errs.more);
+    config_errors_fini(&errs);
+    if (e)
+        return 1;
+    s->first->version = 1;
+    e = log_configure(s->log, &s->first->log);
+    if (e) {
+        log_error(s->log, "log.access: can't open %s: %s", s->first->log.access, strerror(-e));
+        return 1;
+    }
+    return 0;
+}
+
+static const char *socket_path(const struct supervisor *s)
+{
+    return s->o->socket ? s->o->socket : s->first->admin.socket;
+}
+
+static int start_sockets(struct supervisor *s)
+{
+    struct metrics_opts mo = {.address = s->first->admin.metrics,
+                              .ask = supervisor_on_metrics,
+                              .is_healthy = on_is_healthy,
+                              .ctx = s};
+    char err[512];
+
+    if (socket_path(s) && admin_claim(socket_path(s), &s->lock, err, sizeof(err)))
+        return fail(s, err);
+    if (s->first->admin.has_metrics && metrics_new(&s->loop, &mo, &s->metrics, err, sizeof(err)))
+        return fail(s, err);
+    return 0;
+}
+
+static void log_budget(struct supervisor *s)
+{
+    char line[900];
+    uint64_t need = budgets_total(s->first), have = budgets_available();
+
+    budgets_line(s->first, line, sizeof(line));
+    log_info(s->log, "%s", line);
+    if (have && need > have)
+        log_warn(s->log,
+                 "the budget of %" PRIu64 " MiB is more than the %" PRIu64
+                 " MiB this machine has free: lower runtime.connections or pool sizes "
+                 "(millrace check --budget)",
+                 need >> 20, have >> 20);
+}
+
+static int start_engine(struct supervisor *s)
+{
+    struct engine_opts o = {.log = on_engine_log, .on_core_exit = on_core_exit, .ctx = s};
+    struct access_ring *rings[CONFIG_MAX_CORES];
+    char err[512];
+
+    if (engine_start(s->first, &o, &s->engine, err, sizeof(err)))
+        return fail(s, err);
+    s->cores = cores_of_engine(s->engine);
+    publish_init(&s->publish, &s->cores, s->first);
+    s->publishing = true;
+    s->published_wall = supervisor_wall_now();
+    s->last_reload_ok = true;
+    watchdog_init(&s->watchdog, &s->cores);
+    drain_init(&s->drain, &s->cores);
+    for (unsigned i = 0; i < s->cores.n; i++)
+        rings[i] = core_access_ring(engine_core(s->engine, i));
+    log_set_access_rings(s->log, rings, s->cores.n);
+    return 0;
+}
+
+static int start_admin(struct supervisor *s)
+{
+    struct admin_opts o = {.path = socket_path(s), .on_request = supervisor_on_admin, .ctx = s};
+    char err[512];
+
+    int e = status_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->status);
+    if (e)
+        return fail(s, "out of memory");
+    if (o.path && admin_new(&s->loop, &o, &s->admin, err, sizeof(err)))
+        return fail(s, err);
+    return 0;
+}
+
+static void log_serving(struct supervisor *s)
+{
+    const struct snapshot *c = s->publish.current;
+
+    for (size_t i = 0; i < c->nlisteners; i++) {
+        const struct config_listener *l = &c->listeners[i];
+        const uint8_t *b = (const uint8_t *)&l->address.addr;
+        if (l->address.addr)
+            log_info(s->log, "listener %s: %s on %u.%u.%u.%u:%u", l->name,
+                     l->http ? "http" : "tunnel", b[0], b[1], b[2], b[3], l->address.port);
+        else
+            log_info(s->log, "listener %s: %s on port %u of every address", l->name,
+                     l->http ? "http" : "tunnel", l->address.port);
+    }
+    if (s->admin)
+        log_info(s->log, "admin socket %s", socket_path(s));
+    if (s->metrics) {
+        const uint8_t *b = (const uint8_t *)&c->admin.metrics.addr;
+        log_info(s->log, "metrics on http://%u.%u.%u.%u:%u/metrics", b[0], b[1], b[2], b[3],
+                 c->admin.metrics.port);
+    }
+    log_info(s->log, "millrace %s (%s) serves with %u %s, configuration %s", MILLRACE_VERSION,
+             MILLRACE_BUILD, s->cores.n, s->cores.n == 1 ? "core" : "cores", c->path);
+}
+
+static int start(struct supervisor *s)
+{
+    int e = watch_file_new(&s->loop, s->o->config, on_watch, s, &s->watch);
+
+    if (e) {
+        log_error(s->log, "%s: %s", s->o->config, strerror(-e));
+        return 1;
+    }
+    if (start_config(s))
+        return 1;
+    if (!may_open_ports())
+        return fail(s, "opening ports needs root (CAP_NET_ADMIN): run millrace as root");
+    if (start_sockets(s))
+        return 1;
+    log_budget(s);
+    if (start_engine(s) || start_admin(s))
+        return 1;
+    s->state = RUN_SERVING;
+    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    log_serving(s);
+    sd_notifyf(0, "READY=1\nSTATUS=Serving\nMAINPID=%d", getpid());
+    return 0;
+}
+
+static int open_loop(struct supervisor *s)
+{
+    static const int numbers[SIGNALS] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
+
+    if (uv_loop_init(&s->loop))
+        return fail(s, "can't start the event loop: out of memory or descriptors");
+    s->loop_ready = true;
+    uv_async_init(&s->loop, &s->core_exit, supervisor_on_core_exit);
+    uv_timer_init(&s->loop, &s->tick);
+    uv_timer_init(&s->loop, &s->ack_timer);
+    uv_timer_init(&s->loop, &s->end_timer);
+    s->core_exit.data = s->tick.data = s->ack_timer.data = s->end_timer.data = s;
+    for (unsigned i = 0; i < SIGNALS; i++) {
+        uv_signal_init(&s->loop, &s->signals[i]);
+        s->signals[i].data = s;
+        uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+    }
+    return 0;
+}
+
+/* --- end ---------------------------------------------------------------------------------------
+ */
+
+static void close_handles(struct supervisor *s)
+{
+    uv_close((uv_handle_t *)&s->core_exit, NULL);
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    uv_close((uv_handle_t *)&s->ack_timer, NULL);
+    uv_close((uv_handle_t *)&s->end_timer, NULL);
+    for (unsigned i = 0; i < SIGNALS; i++)
+        uv_close((uv_handle_t *)&s->signals[i], NULL);
+}
+
+/* Whoever asks gets an answer, then the doors close, then the cores go. */
+static void finish(struct supervisor *s)
+{
+    supervisor_end_reloads(s);
+    supervisor_end_asks(s);
+    admin_close(s->admin);
+    metrics_close(s->metrics);
+    watch_file_close(s->watch);
+    status_close(s->status);
+    log_set_access_rings(s->log, NULL, 0);
+    if (s->engine && engine_stop(s->engine, STOP_WAIT_MS)) {
+        fail(s, "a core does not stop: leaving it behind");
+        log_free(s->log);
+        _exit(1); /* it may still use anything of ours */
+    }
+    if (s->publishing)
+        publish_fini(&s->publish);
+    else if (s->first)
+        snapshot_free(s->first);
+    if (s->loop_ready) {
+        close_handles(s);
+        uv_run(&s->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&s->loop);
+    }
+    if (s->lock >= 0)
+        close(s->lock);
+}
+
+int supervisor_run(const struct supervisor_opts *o)
+{
+    struct supervisor *s = calloc(1, sizeof(*s));
+
+    if (!s || log_new(STDERR_FILENO, &s->log)) {
+        fprintf(stderr, "millrace: out of memory\n");
+        free(s);
+        return 1;
+    }
+    s->o = o;
+    s->lock = -1;
+    s->started = supervisor_now();
+    s->started_wall = supervisor_wall_now();
+    list_init(&s->asks);
+    list_init(&s->reloads);
+    signal(SIGPIPE, SIG_IGN);
+    if (sd_watchdog_enabled(0, &s->watchdog_us) <= 0)
+        s->watchdog_us = 0;
+
+    s->exit_status = open_loop(s) || start(s);
+    if (!s->exit_status)
+        uv_run(&s->loop, UV_RUN_DEFAULT);
+    finish(s);
+    if (s->state == RUN_ENDED)
+        log_info(s->log, "ended");
+    log_free(s->log);
+    int status = s->exit_status;
+    free(s);
+    return status;
+}

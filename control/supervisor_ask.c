@@ -1,0 +1,143 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/metrics_text.h"
+#include "control/status_json.h"
+#include "control/supervisor_impl.h"
+#include "control/version.h"
+
+/* Someone who wants to know how the cores are; exactly one of the two. */
+struct ask {
+    struct list_node node;
+    struct status_request request;
+    struct supervisor *s;
+    struct admin_request *admin;
+    struct metrics_request *metrics;
+};
+
+static void fill_ports(struct supervisor *s, const struct snapshot *c, struct process_info *p)
+{
+    p->nports = engine_nports(s->engine);
+    for (unsigned i = 0; i < p->nports && i < c->nports; i++) {
+        p->ports[i].name = c->ports[i].name;
+        p->ports[i].device = c->ports[i].device;
+        engine_port_info(s->engine, i, &p->ports[i].info);
+        engine_port_counters(s->engine, i, &p->ports[i].counters);
+    }
+}
+
+static void fill_info(struct supervisor *s, struct process_info *p)
+{
+    const struct snapshot *c = s->publish.current;
+
+    memset(p, 0, sizeof(*p));
+    p->version = MILLRACE_VERSION;
+    p->build = MILLRACE_BUILD;
+    p->dpdk = engine_dpdk_version();
+    p->state = supervisor_state_name(s);
+    p->config_path = c->path;
+    p->pid = getpid();
+    p->uptime_ns = supervisor_now() - s->started;
+    p->started_wall_ns = s->started_wall;
+    p->config_version = c->version;
+    p->config_loaded_wall_ns = s->published_wall;
+    p->reloads = s->publish.reloads;
+    p->reloads_refused = s->publish.refused;
+    p->last_reload_ok = s->last_reload_ok;
+    p->old_versions = s->publish.nold;
+    p->listeners = c->listeners;
+    p->nlisteners = c->nlisteners;
+    log_stats(s->log, &p->log);
+    fill_ports(s, c, p);
+}
+
+static void answer_metrics(struct ask *a, const struct process_info *p, const struct status_view *v)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    int e = f ? metrics_write(f, p, v) : -1;
+
+    if (f && fclose(f))
+        e = -1;
+    if (e) {
+        free(text);
+        text = NULL;
+    }
+    metrics_reply(a->metrics, text, len);
+}
+
+static void on_status(struct status_request *r, const struct status_view *v)
+{
+    struct ask *a = container_of(r, struct ask, request);
+    struct process_info p;
+
+    fill_info(a->s, &p);
+    list_remove(&a->node);
+    if (a->admin)
+        admin_reply(a->admin, status_to_json(&p, v));
+    else
+        answer_metrics(a, &p, v);
+    free(a);
+}
+
+/* False: no memory; nobody was answered. */
+static bool ask(struct supervisor *s, struct admin_request *admin, struct metrics_request *metrics)
+{
+    struct ask *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return false;
+    a->s = s;
+    a->admin = admin;
+    a->metrics = metrics;
+    a->request.fn = on_status;
+    list_push_tail(&s->asks, &a->node);
+    status_ask(s->status, &a->request);
+    return true;
+}
+
+void supervisor_on_metrics(void *ctx, struct metrics_request *r)
+{
+    if (!ask(ctx, NULL, r))
+        metrics_reply(r, NULL, 0);
+}
+
+void supervisor_end_asks(struct supervisor *s)
+{
+    struct list_node *n;
+
+    while ((n = list_pop_head(&s->asks))) {
+        struct ask *a = container_of(n, struct ask, node);
+        status_cancel(&a->request);
+        if (a->admin)
+            admin_refuse(a->admin, "millrace is stopping", NULL);
+        else
+            metrics_reply(a->metrics, NULL, 0);
+        free(a);
+    }
+}
+
+void supervisor_on_admin(void *ctx, enum admin_verb verb, struct admin_request *r)
+{
+    struct supervisor *s = ctx;
+
+    switch (verb) {
+    case ADMIN_STATUS:
+        if (!ask(s, r, NULL))
+            admin_refuse(r, "out of memory", NULL);
+        break;
+    case ADMIN_RELOAD:
+        supervisor_reload(s, "asked on the admin socket", r);
+        break;
+    case ADMIN_DRAIN:
+        supervisor_drain(s, "asked on the admin socket", r);
+        break;
+    default:
+        admin_reply(r, json_pack("{s:s, s:s}", "version", MILLRACE_VERSION, "state",
+                                 supervisor_state_name(s)));
+        break;
+    }
+}

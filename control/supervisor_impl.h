@@ -1,0 +1,87 @@
+/* What the supervisor's files share: its state. For control/supervisor*.c only. */
+#ifndef MILLRACE_CONTROL_SUPERVISOR_IMPL_H
+#define MILLRACE_CONTROL_SUPERVISOR_IMPL_H
+
+#include <uv.h>
+
+#include "control/admin.h"
+#include "control/cores.h"
+#include "control/drain.h"
+#include "control/log.h"
+#include "control/metrics.h"
+#include "control/process_info.h"
+#include "control/publish.h"
+#include "control/status.h"
+#include "control/supervisor.h"
+#include "control/watch_file.h"
+#include "control/watchdog.h"
+
+#define TICK_MS        500
+#define ACK_POLL_MS    10
+#define ACK_WAIT_NS    3000000000ull
+#define STOP_WAIT_MS   3000
+#define DRAIN_GRACE_MS 1000
+#define STATUS_WAIT_MS 1000
+
+enum run_state { RUN_STARTING, RUN_SERVING, RUN_DRAINING, RUN_STOPPING, RUN_ENDED };
+
+enum { SIG_HUP, SIG_TERM, SIG_INT, SIG_USR1, SIGNALS };
+
+struct supervisor {
+    const struct supervisor_opts *o;
+    uv_loop_t loop;
+    struct log *log;
+    enum run_state state;
+    int exit_status;
+    uint64_t started, started_wall; /* ns */
+    uint64_t watchdog_us;           /* systemd's; 0: none */
+
+    struct engine *engine;
+    struct cores cores;
+    struct publish publish;
+    bool publishing;        /* publish is set up: it owns the snapshot */
+    struct snapshot *first; /* until then */
+    uint64_t published_wall;
+    bool last_reload_ok;
+
+    struct watch_file *watch;
+    struct watchdog watchdog;
+    struct drain drain;
+    struct status *status;
+    struct admin *admin;
+    struct metrics *metrics;
+    int lock; /* of the admin socket; -1: none */
+
+    uv_signal_t signals[SIGNALS];
+    uv_timer_t tick, ack_timer, end_timer;
+    uv_async_t core_exit;
+    struct list_node asks;    /* struct ask: status for admin or metrics */
+    struct list_node reloads; /* struct reload_wait */
+    struct admin_request *drainer[ADMIN_MAX_CLIENTS + 1]; /* who waits for the drain's end */
+    unsigned ndrainers;
+    bool loop_ready;
+};
+
+/* supervisor_ask.c: the admin socket's and the metrics address' questions. */
+void supervisor_on_admin(void *ctx, enum admin_verb verb, struct admin_request *r);
+void supervisor_on_metrics(void *ctx, struct metrics_request *r);
+/* Answers whoever still waits, before the sockets close. */
+void supervisor_end_asks(struct supervisor *s);
+
+/* supervisor_reload.c */
+void supervisor_reload(struct supervisor *s, const char *why, struct admin_request *r);
+void supervisor_end_reloads(struct supervisor *s);
+void supervisor_on_ack_timer(uv_timer_t *h);
+
+/* supervisor_end.c: draining and stopping. */
+void supervisor_drain(struct supervisor *s, const char *why, struct admin_request *r);
+void supervisor_stop(struct supervisor *s, const char *why);
+/* Now, whatever still runs; exit status 1. */
+void supervisor_force(struct supervisor *s, const char *why);
+void supervisor_on_core_exit(uv_async_t *h);
+
+uint64_t supervisor_now(void);      /* monotonic ns */
+uint64_t supervisor_wall_now(void); /* ns */
+const char *supervisor_state_name(const struct supervisor *s);
+
+#endif
