@@ -19,7 +19,6 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
-#include <rte_memory.h>
 #include <xdp/libxdp.h>
 
 #include "dataplane/port/error.h"
@@ -135,15 +134,6 @@ static bool have_huge_pages(uint64_t bytes)
 {
     return can_map_huge(bytes, MAP_HUGE_2MB, 2 * MIB) ||
            can_map_huge(bytes, MAP_HUGE_1GB, 1024 * MIB);
-}
-
-/* Ordinary memory is mapped when the EAL starts, but not touched: ask for large pages in time, they
- * save TLB misses on every mbuf. */
-static int advise_large_pages(const struct rte_memseg_list *list, void *arg)
-{
-    if (!list->external)
-        (void)madvise(list->base_va, list->len, MADV_HUGEPAGE);
-    return 0;
 }
 
 /* --- Start ---------------------------------------------------------------------------------- */
@@ -271,6 +261,7 @@ int eal_start(const struct eal_opts *o, struct eal_info *ret_info, struct port_e
     add_arg(&a, "millrace");
     add_arg(&a, "--no-telemetry");
     add_arg(&a, "--log-level=%d", RTE_LOG_WARNING);
+    add_arg(&a, "--log-level=lib.eal:%d", RTE_LOG_ERR); /* it warns of each unused page size */
     add_memory_args(&a, bytes, info.huge_pages);
     add_device_args(&a, o);
     rc = init_quietly(&a);
@@ -278,8 +269,6 @@ int eal_start(const struct eal_opts *o, struct eal_info *ret_info, struct port_e
         return port_fail(ret_error, rc,
                          "DPDK's EAL doesn't start: %s (its own messages are in the log)",
                          strerror(-rc));
-    if (!info.huge_pages)
-        rte_memseg_list_walk(advise_large_pages, NULL);
     *ret_info = info;
     return 0;
 }
