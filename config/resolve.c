@@ -1,0 +1,72 @@
+#include <stdlib.h>
+#include <string.h>
+#include "config/resolve.h"
+
+static int by_name(const void *a, const void *b)
+{
+    const struct config_upstream *const *x = a, *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+struct upstream_index upstream_index_make(const struct snapshot *s, struct arena *a)
+{
+    struct upstream_index x = {arena_array(a, s->nupstreams, sizeof(x.sorted[0])), 0};
+
+    if (!x.sorted)
+        return x;
+    for (size_t i = 0; i < s->nupstreams; i++)
+        if (s->upstreams[i].name) /* a faulty one has none */
+            x.sorted[x.count++] = &s->upstreams[i];
+    qsort(x.sorted, x.count, sizeof(x.sorted[0]), by_name);
+    return x;
+}
+
+const struct config_upstream *upstream_index_find(const struct upstream_index *x, const char *name)
+{
+    const struct config_upstream key = {.name = name}, *wanted = &key;
+    const struct config_upstream **found =
+        bsearch(&wanted, x->sorted, x->count, sizeof(x->sorted[0]), by_name);
+
+    return found ? *found : NULL;
+}
+
+void config_each_reference(const struct snapshot *s, void *context,
+                           void (*each)(void *context, const struct config_upstream **ref))
+{
+    for (size_t i = 0; i < s->nlisteners; i++) {
+        const struct config_listener *l = &s->listeners[i];
+
+        if (l->tunnel)
+            each(context, &l->tunnel->upstream);
+        for (size_t j = 0; l->http && j < l->http->nroutes; j++)
+            each(context, &l->http->routes[j].upstream);
+    }
+}
+
+/* Most specific first; see config_http.routes. */
+static int by_precedence(const void *a, const void *b)
+{
+    const struct config_route *x = a, *y = b;
+
+    if (x->host_kind != y->host_kind)
+        return x->host_kind > y->host_kind ? -1 : 1;
+    if (x->host_len != y->host_len)
+        return x->host_len > y->host_len ? -1 : 1;
+    if (x->host && strcmp(x->host, y->host))
+        return strcmp(x->host, y->host);
+    if (x->path_prefix_len != y->path_prefix_len)
+        return x->path_prefix_len > y->path_prefix_len ? -1 : 1;
+    return strcmp(x->path_prefix, y->path_prefix);
+}
+
+void config_finish(struct snapshot *s)
+{
+    s->admin.has_metrics = s->admin.metrics.port;
+    for (size_t i = 0; i < s->nlisteners; i++) {
+        struct config_http *http = s->listeners[i].http;
+
+        if (http)
+            qsort(http->routes, http->nroutes, sizeof(http->routes[0]), by_precedence);
+    }
+}
