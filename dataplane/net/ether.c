@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <string.h>
 
 #include <rte_arp.h>
 #include <rte_prefetch.h>
@@ -74,11 +75,12 @@ void net_input_copy(struct net *n, struct netif *nif, struct rte_mbuf *m)
 void ether_output(struct net *n, struct netif *nif, struct rte_mbuf *m,
                   const struct rte_ether_addr *dst, uint16_t type)
 {
-    struct rte_ether_hdr *eh = (struct rte_ether_hdr *)rte_pktmbuf_prepend(m, sizeof *eh);
-    assert(eh);
-    rte_ether_addr_copy(dst, &eh->dst_addr);
-    rte_ether_addr_copy(&nif->mac, &eh->src_addr);
-    eh->ether_type = rte_cpu_to_be_16(type);
+    /* In front of payload that goes on without a copy the header may stand at an odd address. */
+    const struct rte_ether_hdr eh = {
+        .dst_addr = *dst, .src_addr = nif->mac, .ether_type = rte_cpu_to_be_16(type)};
+    char *to = rte_pktmbuf_prepend(m, sizeof eh);
+    assert(to);
+    memcpy(to, &eh, sizeof eh);
     n->stats.tx_packets++;
     n->stats.tx_bytes += m->pkt_len;
     netif_transmit(nif, m);
