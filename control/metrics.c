@@ -26,6 +26,7 @@ struct metrics {
     struct list_node waiting;
     unsigned handles;
     bool in_run; /* MHD_run() is on the stack */
+    bool again;  /* a connection was resumed meanwhile: only another run notices */
     uv_poll_t poll;
     uv_timer_t timer;
 };
@@ -131,10 +132,14 @@ static void run(struct metrics *m)
 {
     MHD_UNSIGNED_LONG_LONG ms;
 
+    m->again = true;
     if (m->in_run)
         return;
     m->in_run = true;
-    MHD_run(m->daemon);
+    while (m->again) {
+        m->again = false;
+        MHD_run(m->daemon);
+    }
     m->in_run = false;
     if (MHD_get_timeout(m->daemon, &ms) == MHD_YES)
         uv_timer_start(&m->timer, on_timer, ms, 0);

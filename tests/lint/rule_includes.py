@@ -42,7 +42,8 @@ TABLE += [
     ("dataplane/", ["dataplane/", "runtime/", "config/snapshot.h"],
      lambda h: h.startswith("rte_")),
     ("control/",
-     ["control/", "config/", "runtime/", "dataplane/core.h", "dataplane/messages.h",
+     ["control/", "config/", "runtime/", "dataplane/core.h", "dataplane/engine.h",
+      "dataplane/messages.h",
       "dataplane/tls/context.h", "dataplane/proxy/access_log.h"],
      lambda h: h.startswith(("systemd/", "libmnl/", "curl/", "linux/"))
      or h in ("uv.h", "microhttpd.h", "jansson.h", "ares.h")),
