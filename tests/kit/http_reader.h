@@ -105,7 +105,7 @@ static inline bool reader_read_body(struct reader *r)
     if (n < 0)
         reader_fail(r, (int)n, 0);
     if (n >= 0 && !r->body.done)
-        return false;
+        return n > 0;
     reader_end_message(r);
     if (r->failed)
         return false;

@@ -89,10 +89,11 @@ static ssize_t copy_payload(struct rope_pool *pool, struct rope *in, struct rope
 static ssize_t move_payload(struct rope_pool *pool, struct rope *in, struct rope *out, uint64_t n)
 {
     bool is_part = n < in->head->len;
-    if (n <= COPY_INTO_TAIL && tail_room(out) >= n)
-        return copy_payload(pool, in, out, (uint32_t)n);
-    if (n <= COPY_ALWAYS && is_part)
-        return copy_payload(pool, in, out, (uint32_t)n);
+    if ((n <= COPY_INTO_TAIL && tail_room(out) >= n) || (n <= COPY_ALWAYS && is_part)) {
+        ssize_t copied = copy_payload(pool, in, out, (uint32_t)n);
+        if (copied > 0)
+            return copied;
+    }
     return rope_move(pool, out, in, n);
 }
 
@@ -257,7 +258,8 @@ static int take_trailers(struct h1_body *b, struct rope_pool *pool, struct rope 
         return -ENOMEM;
     b->trailer_len_ += n;
     b->state_ = (uint8_t)s;
-    rope_trim_head(pool, in, n);
+    /* The last byte stays until the section has been found good. */
+    rope_trim_head(pool, in, s == FILTER ? n - 1 : n);
     return 0;
 }
 
@@ -282,7 +284,7 @@ static ssize_t filter_lines(char *text, size_t len)
     return to - text;
 }
 
-static int filter_trailers(struct h1_body *b, struct rope_pool *pool)
+static int filter_trailers(struct h1_body *b, struct rope_pool *pool, struct rope *in)
 {
     char text[H1_MAX_TRAILERS];
     size_t len = b->trailers.len;
@@ -298,6 +300,7 @@ static int filter_trailers(struct h1_body *b, struct rope_pool *pool)
         rope_clear(pool, &b->trailers);
         b->trailers = lines;
     }
+    rope_trim_head(pool, in, 1);
     b->state_ = END;
     return 0;
 }
@@ -305,7 +308,7 @@ static int filter_trailers(struct h1_body *b, struct rope_pool *pool)
 static int take_framing(struct h1_body *b, struct rope_pool *pool, struct rope *in)
 {
     if (b->state_ == FILTER)
-        return filter_trailers(b, pool);
+        return filter_trailers(b, pool, in);
     if (rope_is_empty(in))
         return -EAGAIN;
     return b->state_ < TRAILER_START ? take_line(b, pool, in) : take_trailers(b, pool, in);
@@ -321,24 +324,24 @@ static ssize_t step(struct h1_body *b, struct rope_pool *pool, struct rope *in, 
     return n == 0 ? -EAGAIN : n;
 }
 
+/* A body that broke before. */
+static int stuck(const struct h1_body *b)
+{
+    return b->state_ == BROKEN ? -EBADMSG : b->state_ == TOO_LONG ? -EFBIG : 0;
+}
+
 ssize_t h1_body_decode(struct h1_body *b, struct rope_pool *pool, struct rope *in, struct rope *out,
                        uint64_t max)
 {
     uint64_t moved = 0;
-    while (b->state_ < END) {
-        ssize_t n = step(b, pool, in, out, max - moved);
-        if (n == -EAGAIN)
-            break;
-        if (n < 0)
-            return n == -ENOMEM && moved ? (ssize_t)moved : n;
-        moved += (uint64_t)n;
+    ssize_t n = stuck(b);
+    while (n >= 0 && b->state_ < END) {
+        n = step(b, pool, in, out, max - moved);
+        if (n > 0)
+            moved += (uint64_t)n;
     }
-    if (b->state_ == BROKEN)
-        return -EBADMSG;
-    if (b->state_ == TOO_LONG)
-        return -EFBIG;
     b->done = b->state_ == END;
-    return (ssize_t)moved;
+    return moved || n >= 0 || n == -EAGAIN ? (ssize_t)moved : n;
 }
 
 int h1_body_eof(struct h1_body *b)

@@ -36,9 +36,10 @@ int h1_body_init(struct h1_body *b, enum http_framing kind, uint64_t length, uin
 void h1_body_fini(struct h1_body *b, struct rope_pool *pool);
 
 /* Moves up to `max` payload bytes. Returns how many (0: needs more input, or b->done); b->done
- * tells the end, which may come with the last bytes or after them. Errors end the body and stick:
- *   -EBADMSG  malformed framing or trailers   -EFBIG  over the limit
- *   -ENOMEM   no node or mbuf: nothing lost, may be called again (doesn't stick) */
+ * tells the end, which may come with the last bytes or after them. What was moved before an error
+ * is returned first: the error comes with the next call, and `in` is not empty until then. -EBADMSG
+ * malformed framing or trailers   -EFBIG  over the limit: these two stick -ENOMEM   no node or
+ * mbuf: nothing is lost, may be called again */
 ssize_t h1_body_decode(struct h1_body *b, struct rope_pool *pool, struct rope *in, struct rope *out,
                        uint64_t max);
 

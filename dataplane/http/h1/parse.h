@@ -37,16 +37,17 @@ struct h1_scan {
     uint8_t error;       /* enum http_error, after a failure */
 };
 
-/* For a request: up to H1_MAX_LEADING empty lines are skipped (RFC 9112 §2.2). */
+/* For a request: up to H1_MAX_LEADING empty lines are skipped (RFC 9112 §2.2). All zero is the
+ * same. */
 static inline void h1_scan_init(struct h1_scan *s)
 {
-    *s = (struct h1_scan){.leading_ = H1_MAX_LEADING};
+    *s = (struct h1_scan){0};
 }
 
 /* For a response: nothing may stand before it. */
 static inline void h1_scan_init_response(struct h1_scan *s)
 {
-    *s = (struct h1_scan){0};
+    *s = (struct h1_scan){.leading_ = H1_MAX_LEADING};
 }
 
 /* Looks for the end of the head in buf[0..len), which has grown at its end since the last call (the

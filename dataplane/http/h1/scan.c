@@ -16,13 +16,13 @@ static int scan_fail(struct h1_scan *s, enum http_error e)
 /* Skips empty lines before the start line. 1: at the start line; 0: needs more; or -400. */
 static int skip_leading(struct h1_scan *s, const char *buf, size_t len)
 {
-    while (s->leading_ && s->start < len && buf[s->start] == '\r') {
+    while (s->leading_ < H1_MAX_LEADING && s->start < len && buf[s->start] == '\r') {
         if (s->start + 1 == len)
             return 0;
         if (buf[s->start + 1] != '\n')
             return scan_fail(s, HTTP_ERR_BAD_LINE_END);
         s->pos_ = s->start += 2;
-        s->leading_--;
+        s->leading_++;
     }
     if (s->start == len)
         return 0;
@@ -31,7 +31,6 @@ static int skip_leading(struct h1_scan *s, const char *buf, size_t len)
         return scan_fail(s, HTTP_ERR_BAD_LINE_END);
     if (!http_char_is(buf[s->start], HTTP_C_TOKEN))
         return scan_fail(s, HTTP_ERR_BAD_METHOD);
-    s->leading_ = 0;
     s->line_ = s->start;
     return 1;
 }
