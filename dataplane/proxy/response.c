@@ -97,7 +97,8 @@ static enum step await_head(struct exchange *x)
     int end = head_reader_scan(&x->reader, &x->in, &limits, &base);
     if (end == -500)
         return exchange_fail(x, 503, ACCESS_no_memory);
-    if (end < 0)
+    /* No empty line may stand before an answer. */
+    if (end < 0 || x->reader.scan.start > 0)
         return exchange_fail(x, 502, ACCESS_upstream_malformed);
     if (end > 0)
         return on_head(x, base, (uint32_t)end);
