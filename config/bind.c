@@ -152,16 +152,17 @@ static void bind_key(struct bind *b, const struct config_key *k, void *base,
                      const struct yaml_node *n, const struct yaml_node *map)
 {
     void *field = config_field(k, base);
+    bool given;
 
     if (!n && k->required && map)
         config_errors_add(b->errs, b->file, map->line, map->col,
                           yaml_path(b->scratch, map, k->name), "required, but not given");
     switch (k->kind) {
     case CONFIG_VALUE:
-        if (k->initial)
+        given = n && bind_scalar(b, k, n, field);
+        mark(b, field, given ? k->name : BIND_FAULTY, n);
+        if (!given && k->initial)
             set_initial(b, k, field);
-        if (n)
-            mark(b, field, bind_scalar(b, k, n, field) ? k->name : BIND_FAULTY, n);
         break;
     case CONFIG_GROUP:
         bind_group(b, k->group, field, n);

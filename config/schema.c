@@ -62,8 +62,7 @@ static const struct config_key runtime_keys[] = {
             "`busy` keeps polling, for CPUs that do nothing else."},
     {"connections", CONFIG_VALUE, &config_integer, FIELD(config_runtime, connections),
      .initial = "20000", .frozen = true, RANGE(16, 4000000),
-     .doc = "TCP connections a core holds at the most, clients' and origins' together. Memory for "
-            "them is set aside at start."},
+     .doc = "TCP connections a core holds at the most, clients' and origins' together."},
     {"receive_buffer", CONFIG_VALUE, &config_size, FIELD(config_runtime, memory_rcv_buf),
      .initial = "256KiB", .frozen = true, RANGE(16 * KIB, 64 * MIB),
      .doc = "What a TCP connection may hold of received bytes. Bounds its window."},

@@ -27,6 +27,7 @@ struct config_key;
 /* What a scalar means. `field` is the place in the struct. */
 struct config_type {
     const char *name;     /* in docs */
+    const char *plural;   /* in docs; NULL: never in a list */
     const char *expected; /* "a duration such as 200ms, 5s, 2m or 1h" */
     const char *pattern;  /* for the JSON Schema; NULL: any text */
     bool plain;           /* written without quotes: a number or a boolean */

@@ -78,6 +78,7 @@ static void format_cidr(const struct config_key *k, const void *field, FILE *f)
 }
 
 const struct config_type config_cidr = {.name = "IPv4 address with prefix",
+                                        .plural = "IPv4 addresses with prefix",
                                         .expected =
                                             "an IPv4 address with its prefix, such as 10.77.0.1/24",
                                         .pattern = "^[0-9]{1,3}(\\.[0-9]{1,3}){3}/[0-9]{1,2}$",
@@ -117,6 +118,7 @@ static void format_listen(const struct config_key *k, const void *field, FILE *f
 }
 
 const struct config_type config_endpoint = {.name = "IPv4 address with port",
+                                            .plural = "IPv4 addresses with port",
                                             .expected =
                                                 "an IPv4 address and port such as 10.77.0.2:9000",
                                             .pattern = "^[0-9]{1,3}(\\.[0-9]{1,3}){3}:[0-9]{1,5}$",

@@ -152,6 +152,7 @@ static void format_cpu(const struct config_key *k, const void *field, FILE *f)
 }
 
 const struct config_type config_cpu = {.name = "CPU number",
+                                       .plural = "CPU numbers",
                                        .expected = "a CPU number, 0 to 1023",
                                        .plain = true,
                                        .parse = parse_cpu,

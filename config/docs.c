@@ -1,0 +1,136 @@
+/* docs/config.md: the schema table for people. */
+#include <errno.h>
+#include <string.h>
+#include "config/reference.h"
+#include "config/schema.h"
+#include "config/units.h"
+
+static const char intro[] =
+    "<!-- Generated from config/schema.c by `config_reference docs`; don't edit. -->\n"
+    "# Configuration\n"
+    "\n"
+    "One YAML file. [examples/millrace.yaml](examples/millrace.yaml) is a whole one with "
+    "comments.\n"
+    "`millrace check --config FILE` tells everything that is wrong with a file; `millrace schema`\n"
+    "prints a JSON Schema for editors, which is also in [config.schema.json](config.schema.json).\n"
+    "\n"
+    "## The language\n"
+    "\n"
+    "- Units are part of a value: `200ms`, `64KiB`. Whole numbers only: `1500ms`, not `1.5s`.\n"
+    "- Unknown keys are errors, and so is a key that stands twice.\n"
+    "- YAML without its traps: one document in UTF-8, at most 1 MiB, indented with spaces; no\n"
+    "  anchors, aliases, merge keys, tags or directives. Quotes are never needed but where YAML\n"
+    "  needs them (`\"*\"`, `\"*:8080\"`), and numbers and booleans have none.\n"
+    "- All errors are told at once, a line each: `file:line:column: key: what was expected`.\n"
+    "\n"
+    "| value | form |\n"
+    "|---|---|\n"
+    "| duration | a whole number and `ns`, `us`, `ms`, `s`, `m` or `h`: `200ms`, `1s`, `2m` |\n"
+    "| size | a whole number and `B`, `KiB`, `MiB` or `GiB`: `512B`, `64KiB`, `2GiB` |\n"
+    "| name | a letter, then letters, digits, `.`, `_`, `-`; at most 63 |\n"
+    "| address | IPv4: `10.77.0.1/24`, `10.77.0.1:8080`, `*:8080`; no IPv6 and no host names yet "
+    "|\n"
+    "\n"
+    "## Changes while it runs\n"
+    "\n"
+    "The file is read again when it changes, on SIGHUP and by `millrace reload`. A file with an\n"
+    "error changes nothing. Keys marked **live** take effect at once and touch no connection. The\n"
+    "others keep their old value until a restart, and the reload names them. Upstreams and routes\n"
+    "come and go live, ports and listeners with a restart only: a listener that is gone from the\n"
+    "file runs on as it was, with the upstreams it needs.\n";
+
+/* In a table's cell. */
+static void put_cell(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        fprintf(f, *text == '|' ? "\\|" : "%c", *text);
+}
+
+static void put_range(FILE *f, const struct config_key *k)
+{
+    char lo[UNITS_TEXT_MAX], hi[UNITS_TEXT_MAX];
+    void (*format)(uint64_t, char *) = k->type == &config_duration ? units_format_duration
+                                       : k->type == &config_size   ? units_format_size
+                                                                   : units_format_integer;
+
+    format(k->min, lo);
+    format(k->max, hi);
+    if (k->min == k->max)
+        fprintf(f, ", %s", lo);
+    else
+        fprintf(f, ", %s to %s", lo, hi);
+}
+
+static void put_type(FILE *f, const struct config_key *k)
+{
+    if (k->kind == CONFIG_GROUP || k->kind == CONFIG_OPTIONAL) {
+        fputs("mapping", f);
+    } else if (k->kind == CONFIG_LIST) {
+        fprintf(f, "list of mappings, %ju to %ju", (uintmax_t)k->min, (uintmax_t)k->max);
+    } else if (k->kind == CONFIG_VALUES) {
+        fprintf(f, "list of %s, %ju to %ju", k->type->plural, (uintmax_t)k->min, (uintmax_t)k->max);
+    } else if (k->type == &config_choice) {
+        for (unsigned i = 0; k->choices[i]; i++)
+            fprintf(f, "%s`%s`", i ? ", " : "", k->choices[i]);
+    } else {
+        put_cell(f, k->type->name);
+        if (k->max)
+            put_range(f, k);
+        for (unsigned i = 0; k->choices && k->choices[i]; i++)
+            fprintf(f, ", `%s`", k->choices[i]);
+        if (k->word)
+            fprintf(f, ", `%s`", k->word);
+    }
+}
+
+static void put_key(FILE *f, const struct config_key *k)
+{
+    bool is_mapping = k->kind == CONFIG_GROUP || k->kind == CONFIG_OPTIONAL;
+
+    fprintf(f, "| `%s` | ", k->name);
+    put_type(f, k);
+    fputs(" | ", f);
+    if (k->required)
+        fputs("required", f);
+    else if (k->initial && k->kind == CONFIG_VALUE)
+        fprintf(f, "`%s`", k->initial);
+    fputs(" | ", f);
+    if (k->kind == CONFIG_OPTIONAL && k->frozen)
+        fputs("come and go: restart", f);
+    else if (!is_mapping)
+        fputs(k->frozen ? "restart" : "**live**", f);
+    fputs(" | ", f);
+    put_cell(f, k->doc);
+    if (k->example && k->required)
+        fprintf(f, " Example: `%s`.", k->example);
+    fputs(" |\n", f);
+}
+
+static void put_group(FILE *f, const struct config_group *g, const char *path)
+{
+    char below[256];
+
+    if (*path)
+        fprintf(f, "\n## `%s`\n\n%s\n", path, g->doc);
+    else
+        fputs("\n## The whole file\n", f);
+    if (g->exactly_one)
+        fprintf(f, "\nExactly one of `%s` and `%s`.\n", g->exactly_one[0], g->exactly_one[1]);
+    fputs("\n| key | value | default | change | meaning |\n|---|---|---|---|---|\n", f);
+    for (const struct config_key *k = g->keys; k->name; k++)
+        put_key(f, k);
+    for (const struct config_key *k = g->keys; k->name; k++) {
+        if (!k->group)
+            continue;
+        snprintf(below, sizeof(below), "%s%s%s%s", path, *path ? "." : "", k->name,
+                 k->kind == CONFIG_LIST ? "[]" : "");
+        put_group(f, k->group, below);
+    }
+}
+
+int config_docs_markdown(FILE *f)
+{
+    fputs(intro, f);
+    put_group(f, &config_root, "");
+    return fflush(f) ? -errno : 0;
+}
