@@ -28,6 +28,14 @@ static bool make_headers_contiguous(struct rte_mbuf *m)
     return m->data_len >= want || rte_pktmbuf_linearize(m) == 0;
 }
 
+/* Frames stand at odd addresses when a payload that is sent without a copy does. */
+static struct rte_ether_hdr header_of(const struct rte_mbuf *m)
+{
+    struct rte_ether_hdr eh;
+    memcpy(&eh, rte_pktmbuf_mtod(m, const void *), sizeof eh);
+    return eh;
+}
+
 static void ether_input(struct net *n, struct net_if *ifp, struct rte_mbuf *m, bool answer)
 {
     n->stats.rx_packets++;
@@ -36,13 +44,13 @@ static void ether_input(struct net *n, struct net_if *ifp, struct rte_mbuf *m, b
         net_drop(n, m, NET_DROP_runt);
         return;
     }
-    const struct rte_ether_hdr *eh = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
-    bool to_us = rte_is_same_ether_addr(&eh->dst_addr, &ifp->nif->mac);
-    if (unlikely(!to_us && !rte_is_multicast_ether_addr(&eh->dst_addr))) {
+    const struct rte_ether_hdr eh = header_of(m);
+    bool to_us = rte_is_same_ether_addr(&eh.dst_addr, &ifp->nif->mac);
+    if (unlikely(!to_us && !rte_is_multicast_ether_addr(&eh.dst_addr))) {
         net_drop(n, m, NET_DROP_not_for_us);
         return;
     }
-    uint16_t type = eh->ether_type;
+    uint16_t type = eh.ether_type;
     rte_pktmbuf_adj(m, RTE_ETHER_HDR_LEN);
     if (likely(type == rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4)))
         ip4_input(n, ifp->nif, m, to_us);
@@ -125,12 +133,12 @@ enum net_kind net_classify(const struct rte_mbuf *m, struct net_flow *ret_flow)
 {
     if (m->data_len < RTE_ETHER_HDR_LEN)
         return NET_KIND_OTHER;
-    const struct rte_ether_hdr *eh = rte_pktmbuf_mtod(m, const struct rte_ether_hdr *);
-    if (eh->ether_type == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP))
+    const uint16_t type = header_of(m).ether_type;
+    if (type == rte_cpu_to_be_16(RTE_ETHER_TYPE_ARP))
         return NET_KIND_ARP;
-    if (eh->ether_type != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
+    if (type != rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4))
         return NET_KIND_OTHER;
-    const uint8_t *p = (const uint8_t *)(eh + 1);
+    const uint8_t *p = rte_pktmbuf_mtod_offset(m, const uint8_t *, RTE_ETHER_HDR_LEN);
     uint32_t len = m->data_len - RTE_ETHER_HDR_LEN;
     if (flow_of(p, len, false, ret_flow) || quoted_flow_of(p, len, ret_flow))
         return NET_KIND_TCP4;
