@@ -168,8 +168,12 @@ enum tcp_drop tcb_input(struct tcb *tcb, struct segment *seg)
 static enum tcp_drop to_connection(struct tcb *tcb, struct segment *seg)
 {
     tcb->heard_at = tcp_now(tcb->tcp);
-    if (!tcb_has(tcb, TCB_PERSIST))
-        tcb->probes = 0; /* of keepalive */
+    /* A keepalive probe is answered: idle time starts anew. */
+    if (tcb->probes && !tcb_has(tcb, TCB_PERSIST)) {
+        tcb->probes = 0;
+        if (tcb_has(tcb, TCB_HANDLE))
+            tcb->misc_at = tcb->heard_at + tcb->tcp->o.keepalive_idle_ns;
+    }
     enum tcp_drop why = tcb_input(tcb, seg);
     tcb_leave(tcb);
     return why;

@@ -101,7 +101,8 @@ void tcb_enter_time_wait(struct tcb *tcb)
 {
     struct tcp *t = tcb->tcp;
     tcb_set_state(tcb, TCP_TIME_WAIT);
-    tcb_send_ack(tcb);
+    if (tcb_has(tcb, TCB_ACK_NOW)) /* for the peer's FIN; the ACK of ours needs no answer */
+        tcb_send_ack(tcb);
     unlink_tcb(tcb);
     time_wait_add(t, tcb);
     tcb_wake_reader(tcb);
