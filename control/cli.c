@@ -190,6 +190,10 @@ static int parse_option(const struct verb *v, struct cli_options *o, int argc, c
 {
     const char *arg = argv[*i], *value;
 
+    if (arg[0] != '-') {
+        fprintf(stderr, "millrace: `millrace %s` takes no \"%s\"\n", v->name, arg);
+        return 2;
+    }
     if (strncmp(arg, "--", 2) != 0)
         return wrong_option(arg);
     if ((value = option_value("config", argc, argv, i))) {
