@@ -48,6 +48,7 @@ struct supervisor {
     struct watchdog watchdog;
     struct drain drain;
     struct status *status;
+    struct status_request nudge; /* a question whose answer nobody needs wakes sleeping cores */
     struct admin *admin;
     struct metrics *metrics;
     int lock; /* of the admin socket; -1: none */

@@ -115,6 +115,21 @@ static void log_outcome(struct supervisor *s, const struct publish_result *r)
         log_warn(s->log, "%zu changes need a restart", r->diff.nfrozen);
 }
 
+static void on_nudged(struct status_request *r, const struct status_view *v)
+{
+    (void)r;
+    (void)v;
+}
+
+/* An idle core looks for a new configuration once a second; a message makes it look now. */
+static void nudge_cores(struct supervisor *s)
+{
+    if (list_is_linked(&s->nudge.node_))
+        return;
+    s->nudge.fn = on_nudged;
+    status_ask(s->status, &s->nudge);
+}
+
 static void wait_for_cores(struct supervisor *s, const struct publish_result *r,
                            struct admin_request *admin)
 {
@@ -151,6 +166,7 @@ void supervisor_reload(struct supervisor *s, const char *why, struct admin_reque
         if (result.changed) {
             s->published_wall = supervisor_wall_now();
             log_configure(s->log, &s->publish.current->log);
+            nudge_cores(s);
         }
         log_outcome(s, &result);
         wait_for_cores(s, &result, r);
