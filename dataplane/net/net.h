@@ -18,7 +18,7 @@
 
 struct sched;
 
-#define NET_MAX_IFS 8
+#define NET_MAX_IFS 16
 
 enum net_drop {
 #define DROP(name, text) NET_DROP_##name,
