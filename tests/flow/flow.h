@@ -16,30 +16,29 @@
 
 #include "tests/kit/world.h"
 
-#define FLOW_HEAD(cores)                                                                          \
-    "version: 1\n"                                                                                \
-    "runtime: { cores: " cores " }\n"                                                             \
-    "ports:\n"                                                                                    \
+#define FLOW_HEAD(cores)                                                                           \
+    "version: 1\n"                                                                                 \
+    "runtime: { cores: " cores " }\n"                                                              \
+    "ports:\n"                                                                                     \
     "  - { name: p, driver: veth, device: mill0, addresses: [10.9.0.1/24], mtu: 1500 }\n"
 
-#define FLOW_LISTENERS(extra)                                                                     \
-    "listeners:\n"                                                                                \
-    "  - name: web\n"                                                                             \
-    "    address: 10.9.0.1:80\n"                                                                  \
-    "    limits: { connections: 100 }\n"                                                          \
-    "    http:\n"                                                                                 \
-    "      timeouts: { header: 10s, idle: 60s, body: 30s }\n"                                     \
-    "      limits: { header_size: 8KiB, header_count: 64, body_size: 1MiB }\n"                    \
-    "      routes:\n"                                                                             \
-    "        - { upstream: app }\n" extra                                                         \
-    "  - name: raw\n"                                                                             \
-    "    address: 10.9.0.1:81\n"                                                                  \
+#define FLOW_LISTENERS(extra)                                                                      \
+    "listeners:\n"                                                                                 \
+    "  - name: web\n"                                                                              \
+    "    address: 10.9.0.1:80\n"                                                                   \
+    "    limits: { connections: 100 }\n"                                                           \
+    "    http:\n"                                                                                  \
+    "      timeouts: { header: 10s, idle: 60s, body: 30s }\n"                                      \
+    "      limits: { header_size: 8KiB, header_count: 64, body_size: 1MiB }\n"                     \
+    "      routes:\n"                                                                              \
+    "        - { upstream: app }\n" extra "  - name: raw\n"                                        \
+    "    address: 10.9.0.1:81\n"                                                                   \
     "    tunnel: { upstream: app, timeouts: { idle: 5m } }\n"
 
-#define FLOW_UPSTREAM                                                                             \
-    "upstreams:\n"                                                                                \
-    "  - name: app\n"                                                                             \
-    "    endpoints: [10.9.0.2:9000]\n"                                                            \
+#define FLOW_UPSTREAM                                                                              \
+    "upstreams:\n"                                                                                 \
+    "  - name: app\n"                                                                              \
+    "    endpoints: [10.9.0.2:9000]\n"                                                             \
     "    timeouts: { connect: 1s, request: 15s, idle: 60s }\n"
 
 #define FLOW_YAML FLOW_HEAD("[0]") FLOW_LISTENERS("") FLOW_UPSTREAM
@@ -50,8 +49,7 @@
 /* A world with an origin that listens. */
 static inline struct world *flow_start(const char *yaml)
 {
-    struct world_opts o = {.yaml = yaml, .seed = 1,
-                           .path = {.delay_ns = 100000}};
+    struct world_opts o = {.yaml = yaml, .seed = 1, .path = {.delay_ns = 100000}};
     struct world *w = world_new(&o);
     world_listen(w, 9000);
     return w;
@@ -75,8 +73,8 @@ static inline int flow_status(struct peer *c)
 
 static inline void assert_has(const char *text, const char *part)
 {
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is not in \"%s\"", part, text);
+    if (!text || !strstr(text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, text ? text : "");
 }
 
 static inline void assert_has_not(const char *text, const char *part)

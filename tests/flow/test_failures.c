@@ -66,14 +66,14 @@ static void too_large_a_head_is_414_or_431(void **state)
     world_free(w);
 }
 
-#define ROUTED_YAML                                                                               \
-    FLOW_HEAD("[0]")                                                                              \
-    "listeners:\n"                                                                                \
-    "  - name: web\n"                                                                             \
-    "    address: 10.9.0.1:80\n"                                                                  \
-    "    http:\n"                                                                                 \
-    "      routes:\n"                                                                             \
-    "        - { match: { host: a.example, path_prefix: /api }, upstream: app }\n"                \
+#define ROUTED_YAML                                                                                \
+    FLOW_HEAD("[0]")                                                                               \
+    "listeners:\n"                                                                                 \
+    "  - name: web\n"                                                                              \
+    "    address: 10.9.0.1:80\n"                                                                   \
+    "    http:\n"                                                                                  \
+    "      routes:\n"                                                                              \
+    "        - { match: { host: a.example, path_prefix: /api }, upstream: app }\n"                 \
     "        - { match: { host: '*.b.example' }, upstream: app }\n" FLOW_UPSTREAM
 
 static void unknown_hosts_and_paths_are_told_apart_and_the_connection_stays(void **state)
@@ -301,9 +301,9 @@ static void half_a_head_is_408_and_silence_is_closed(void **state)
 
 static void a_stalled_upload_is_408(void **state)
 {
-    const char *yaml = FLOW_HEAD("[0]") FLOW_LISTENERS("")
-        "upstreams:\n"
-        "  - { name: app, endpoints: [10.9.0.2:9000], timeouts: { request: 5m } }\n";
+    const char *yaml = FLOW_HEAD("[0]") FLOW_LISTENERS(
+        "") "upstreams:\n"
+            "  - { name: app, endpoints: [10.9.0.2:9000], timeouts: { request: 5m } }\n";
     struct world *w = flow_start(yaml);
     struct peer *c = world_connect(w, 80);
     peer_say(c, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1234");
@@ -318,9 +318,9 @@ static void a_stalled_upload_is_408(void **state)
 
 static void a_client_that_takes_no_byte_is_cut_off(void **state)
 {
-    const char *yaml = FLOW_HEAD("[0]") FLOW_LISTENERS("")
-        "upstreams:\n"
-        "  - { name: app, endpoints: [10.9.0.2:9000], timeouts: { request: 5m } }\n";
+    const char *yaml = FLOW_HEAD("[0]") FLOW_LISTENERS(
+        "") "upstreams:\n"
+            "  - { name: app, endpoints: [10.9.0.2:9000], timeouts: { request: 5m } }\n";
     static char big[2000000];
     struct world *w = flow_start(yaml);
     struct peer *c = world_connect(w, 80);
@@ -336,12 +336,12 @@ static void a_client_that_takes_no_byte_is_cut_off(void **state)
 
 static void over_the_connection_limit_a_syn_waits(void **state)
 {
-    const char *yaml = FLOW_HEAD("[0]")
-        "listeners:\n"
-        "  - name: web\n"
-        "    address: 10.9.0.1:80\n"
-        "    limits: { connections: 2 }\n"
-        "    http: { routes: [ { upstream: app } ] }\n" FLOW_UPSTREAM;
+    const char *yaml =
+        FLOW_HEAD("[0]") "listeners:\n"
+                         "  - name: web\n"
+                         "    address: 10.9.0.1:80\n"
+                         "    limits: { connections: 2 }\n"
+                         "    http: { routes: [ { upstream: app } ] }\n" FLOW_UPSTREAM;
     struct world *w = flow_start(yaml);
     struct peer *a = world_connect(w, 80), *b = world_connect(w, 80);
     world_sleep(w, 100 * WORLD_MS);

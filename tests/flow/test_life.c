@@ -3,23 +3,23 @@
 #include "dataplane/proxy/proxy.h"
 #include "tests/flow/flow.h"
 
-#define TWO_UPSTREAMS(route)                                                                      \
-    FLOW_HEAD("[0]")                                                                              \
-    "listeners:\n"                                                                                \
-    "  - name: web\n"                                                                             \
-    "    address: 10.9.0.1:80\n"                                                                  \
-    "    http: { routes: [ { upstream: " route " } ] }\n"                                         \
-    "upstreams:\n"                                                                                \
-    "  - { name: one, endpoints: [10.9.0.2:9001] }\n"                                             \
+#define TWO_UPSTREAMS(route)                                                                       \
+    FLOW_HEAD("[0]")                                                                               \
+    "listeners:\n"                                                                                 \
+    "  - name: web\n"                                                                              \
+    "    address: 10.9.0.1:80\n"                                                                   \
+    "    http: { routes: [ { upstream: " route " } ] }\n"                                          \
+    "upstreams:\n"                                                                                 \
+    "  - { name: one, endpoints: [10.9.0.2:9001] }\n"                                              \
     "  - { name: two, endpoints: [10.9.0.2:9002] }\n"
 
-#define ONE_GONE                                                                                  \
-    FLOW_HEAD("[0]")                                                                              \
-    "listeners:\n"                                                                                \
-    "  - name: web\n"                                                                             \
-    "    address: 10.9.0.1:80\n"                                                                  \
-    "    http: { routes: [ { upstream: two } ] }\n"                                               \
-    "upstreams:\n"                                                                                \
+#define ONE_GONE                                                                                   \
+    FLOW_HEAD("[0]")                                                                               \
+    "listeners:\n"                                                                                 \
+    "  - name: web\n"                                                                              \
+    "    address: 10.9.0.1:80\n"                                                                   \
+    "    http: { routes: [ { upstream: two } ] }\n"                                                \
+    "upstreams:\n"                                                                                 \
     "  - { name: two, endpoints: [10.9.0.2:9002] }\n"
 
 static uint16_t served_by(struct world *w, struct peer *c, struct peer **ret_origin)
@@ -123,7 +123,9 @@ static void a_drain_cuts_off_what_is_left_at_its_deadline(void **state)
 static void frames_on_the_wrong_core_are_handed_over(void **state)
 {
     struct world_opts wo = {.yaml = FLOW_HEAD("[0, 1]") FLOW_LISTENERS("") FLOW_UPSTREAM,
-                            .cores = 2, .misroute_ppm = 1000000, .seed = 5,
+                            .cores = 2,
+                            .misroute_ppm = 1000000,
+                            .seed = 5,
                             .path = {.delay_ns = 100000}};
     struct world *w = world_new(&wo);
     world_listen(w, 9000);

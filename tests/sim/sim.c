@@ -28,7 +28,7 @@
 #include "tests/kit/eal.h"
 #include "tests/kit/world.h"
 
-#define MAX_CONNS 12
+#define MAX_CONNS  12
 #define TIME_LIMIT (3600 * WORLD_S)
 
 static const char sim_yaml_1[] = "version: 1\n"
@@ -67,9 +67,9 @@ struct dialog {
     struct peer *client;
     bool tunnel;
     unsigned requests, sent, answered;
-    uint32_t id;        /* of the request that is out */
-    uint32_t up, down;  /* body sizes of that request */
-    size_t at;          /* of client->rx, checked so far */
+    uint32_t id;       /* of the request that is out */
+    uint32_t up, down; /* body sizes of that request */
+    size_t at;         /* of client->rx, checked so far */
 };
 
 struct sim {
@@ -133,10 +133,9 @@ static void next_request(struct dialog *d)
     d->down = draw_size(&s->rng);
     bool chunked = rng_chance(&s->rng, 500000);
     bool last = d->sent + 1 == d->requests && rng_chance(&s->rng, 500000);
-    snprintf(head, sizeof(head),
-             "POST /%u/%u/%u HTTP/1.1\r\nHost: sim\r\n%s%sX-Len: %u\r\n", d->id, d->up, d->down,
-             last ? "Connection: close\r\n" : "", chunked ? "Transfer-Encoding: chunked\r\n" : "",
-             d->up);
+    snprintf(head, sizeof(head), "POST /%u/%u/%u HTTP/1.1\r\nHost: sim\r\n%s%sX-Len: %u\r\n", d->id,
+             d->up, d->down, last ? "Connection: close\r\n" : "",
+             chunked ? "Transfer-Encoding: chunked\r\n" : "", d->up);
     peer_say(d->client, head);
     if (!chunked) {
         snprintf(head, sizeof(head), "Content-Length: %u\r\n", d->up);
@@ -276,7 +275,8 @@ static void check_answers(struct dialog *d)
 static bool sim_is_done(void *ctx)
 {
     struct sim *s = ctx;
-    list_for_each_safe(n, tmp, &s->w->peers) {
+    list_for_each_safe(n, tmp, &s->w->peers)
+    {
         struct peer *o = container_of(n, struct peer, node);
         if (o->host != &s->w->origin || !o->stream)
             continue;
@@ -351,8 +351,11 @@ static void run_seed(uint64_t seed, bool verbose)
     s->rng.state = seed * 0x9e3779b97f4a7c15ull;
     unsigned cores = 1 + rng_below(&s->rng, 2);
     snprintf(yaml, sizeof(yaml), "%s%s", cores == 2 ? sim_yaml_2 : sim_yaml_1, sim_yaml_rest);
-    struct world_opts o = {.yaml = yaml, .seed = seed, .cores = cores,
-                           .path = draw_path(&s->rng), .mbufs = 8191,
+    struct world_opts o = {.yaml = yaml,
+                           .seed = seed,
+                           .cores = cores,
+                           .path = draw_path(&s->rng),
+                           .mbufs = 8191,
                            .misroute_ppm = cores == 2 ? rng_below(&s->rng, 500000) : 0};
     s->w = world_new(&o);
     world_listen(s->w, 9000);
