@@ -79,8 +79,8 @@ static inline void assert_has(const char *text, const char *part)
 
 static inline void assert_has_not(const char *text, const char *part)
 {
-    if (strstr(text, part))
-        fail_msg("\"%s\" is in \"%s\"", part, text);
+    if (!text || strstr(text, part))
+        fail_msg("\"%s\" is in \"%s\"", part, text ? text : "");
 }
 
 #endif
