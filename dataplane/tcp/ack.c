@@ -30,10 +30,13 @@ static void sample_rtt(struct tcb *tcb, const struct segment *seg)
             return;
         tcb->flags &= ~TCB_TIMING;
         rtt_sample(&tcb->rtt, now - tcb->rtt_at);
+        tcb->backoffs = 0;
     } else if (tcb_has(tcb, TCB_TS) && (seg->options & SEG_OPT_TS) && seg->ts_echo) {
         uint32_t ms = isn_ts_clock(now) + tcb->ts_offset - seg->ts_echo;
-        if (ms < RTT_RTO_MAX_US / 1000)
-            rtt_sample(&tcb->rtt, ms * MS);
+        if (ms >= RTT_RTO_MAX_US / 1000)
+            return;
+        rtt_sample(&tcb->rtt, ms * MS);
+        tcb->backoffs = 0;
     }
 }
 
@@ -78,20 +81,23 @@ static void restart_timer(struct tcb *tcb)
     bool was_partial = tcb_has(tcb, TCB_PARTIAL);
     if (tcb_has(tcb, TCB_RECOVERY))
         tcb->flags |= TCB_PARTIAL;
-    tcb->backoffs = 0;
+    tcb->expiries = 0;
     if (tcb_has(tcb, TCB_PERSIST))
         return;
     if (tcb_flight(tcb) == 0)
         tcb->rtx_at = NEVER;
     else if (!tcb_has(tcb, TCB_RECOVERY) || !was_partial)
-        tcb->rtx_at = tcp_now(tcb->tcp) + rtt_timeout(&tcb->rtt, 0);
+        tcb->rtx_at = tcp_now(tcb->tcp) + rtt_timeout(&tcb->rtt, tcb->backoffs);
 }
 
-static void wake_writer_if_room(struct tcb *tcb)
+/* Writers are woken when a fair piece has become free, not for every ACK. */
+static void wake_writer_if_room(struct tcb *tcb, uint64_t space_before)
 {
     uint32_t buf = tcb->tcp->o.snd_buf;
     uint32_t enough = buf / 4 < 32768 ? buf / 4 : 32768;
-    if (tcb_has(tcb, TCB_WANT_WRITE) && tcb_snd_space(tcb) >= enough) {
+    if (tcb_snd_space(tcb) < enough)
+        return;
+    if (tcb_has(tcb, TCB_WANT_WRITE) || space_before < enough) {
         tcb->flags &= ~TCB_WANT_WRITE;
         tcb_wake_writer(tcb);
     }
@@ -101,6 +107,7 @@ static void on_new_ack(struct tcb *tcb, const struct segment *seg)
 {
     uint32_t acked = seg->ack - tcb->snd_una;
     uint32_t flight = tcb_flight(tcb);
+    uint64_t space = tcb_snd_space(tcb);
     sample_rtt(tcb, seg);
     drop_acked(tcb, seg->ack);
     if (tcb_has(tcb, TCB_RECOVERY)) {
@@ -112,7 +119,7 @@ static void on_new_ack(struct tcb *tcb, const struct segment *seg)
     restart_timer(tcb);
     if (!tcb_has(tcb, TCB_HANDLE) && tcb->state != TCP_FIN_WAIT_2)
         tcb->misc_at = tcp_now(tcb->tcp) + TCP_ORPHAN_NS;
-    wake_writer_if_room(tcb);
+    wake_writer_if_room(tcb, space);
     tcb_mark(tcb);
 }
 

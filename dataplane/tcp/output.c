@@ -69,7 +69,7 @@ static void on_sent(struct tcb *tcb, uint32_t seq, uint32_t n)
         tcb->rtt_at = tcp_now(t);
     }
     if (seq_gt(end, tcb->snd_max)) {
-        uint32_t fresh = end - tcb->snd_max;
+        uint32_t fresh = seq_min(end, tcb->snd_end) - tcb->snd_max; /* no FIN */
         t->stats.bytes_out += fresh;
         tcb->bytes_out += fresh;
         tcb->snd_max = end;

@@ -60,11 +60,14 @@ static void merge_next(struct reass *r, struct reass_pools *p, struct reass_bloc
     slab_put(&p->blocks, next);
 }
 
-/* A block of its own for [seq, ...), whose bytes are appended by the caller. */
+/* A block of its own for [seq, stop), whose bytes are appended by the caller. One that will be
+ * merged into its successor at once may exceed the bound. */
 static struct reass_block *new_block(struct reass *r, struct reass_pools *p,
-                                     struct reass_block *before, uint32_t seq)
+                                     struct reass_block *before, uint32_t seq, uint32_t stop)
 {
-    if (r->blocks >= REASS_MAX_BLOCKS)
+    const struct reass_block *next = before ? before->next : r->head;
+    bool will_merge = next && next->seq == stop;
+    if (r->blocks >= REASS_MAX_BLOCKS && !will_merge)
         return NULL;
     struct reass_block *b = slab_get(&p->blocks);
     if (!b)
@@ -94,7 +97,7 @@ static struct reass_block *fill_gap(struct reass *r, struct reass_pools *p,
                                     uint32_t off, uint32_t len)
 {
     bool joins = before && block_end(before) == seq;
-    struct reass_block *b = joins ? before : new_block(r, p, before, seq);
+    struct reass_block *b = joins ? before : new_block(r, p, before, seq, seq + len);
     if (!b)
         return NULL;
     uint32_t nodes = b->bytes.nodes;

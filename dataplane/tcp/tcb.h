@@ -102,7 +102,8 @@ struct tcb {
     uint32_t ts_recent_at; /* seconds since start; ages ts_recent (RFC 7323 §5.5) */
     int16_t err;           /* what it died of, -errno */
     uint16_t peer_mss;
-    uint8_t backoffs; /* of rtx_at */
+    uint8_t backoffs; /* of rtx_at; stay until a fresh RTT sample (Karn) */
+    uint8_t expiries; /* of the retransmission timer since snd_una last moved */
     uint8_t probes;   /* unanswered: keepalive or zero window */
     uint8_t challenges;
 };

@@ -22,28 +22,30 @@ void tcb_start_keepalive(struct tcb *tcb)
     tcb->misc_at = tcp_now(tcb->tcp) + tcb->tcp->o.keepalive_idle_ns;
 }
 
-static void syn_timeout(struct tcb *tcb, uint64_t now)
+static void syn_timeout(struct tcb *tcb)
 {
     tcb->tcp->stats.retransmits++;
     tcb->retransmits++;
     tcb->backoffs++;
     tcb->flags |= TCB_LOST_SYN;
-    tcb_send_syn(tcb); /* sets rtx_at */
-    if (tcb_is_open(tcb) && tcb->rtx_at <= now)
-        tcb->rtx_at = now + rtt_timeout(&tcb->rtt, tcb->backoffs);
+    int err = tcb_send_syn(tcb); /* sets rtx_at */
+    if (err == -EHOSTUNREACH || err == -ENETUNREACH)
+        tcb_die(tcb, err);
 }
 
 /* RFC 6298 §5.4 to 5.6, and everything sent goes again from snd_una: what the peer holds out of
  * order is not known here. */
 static void retransmit_timeout(struct tcb *tcb)
 {
-    if (tcb->backoffs >= TCP_RTX_MAX) {
+    if (tcb->expiries >= TCP_RTX_MAX) {
         tcb_die(tcb, -ETIMEDOUT);
         return;
     }
     tcb->tcp->stats.rto++;
-    tcb->cc.ops->on_timeout(&tcb->cc, tcb->mss, tcb_flight(tcb), tcb->backoffs > 0);
-    tcb->backoffs++;
+    tcb->cc.ops->on_timeout(&tcb->cc, tcb->mss, tcb_flight(tcb), tcb->expiries > 0);
+    tcb->expiries++;
+    if (tcb->backoffs < TCP_RTX_MAX)
+        tcb->backoffs++;
     tcb->recover = tcb->snd_max;
     tcb->dup_acks = 0;
     tcb->flags &= ~(TCB_RECOVERY | TCB_PARTIAL | TCB_RESEND_HEAD | TCB_TIMING);
@@ -73,7 +75,7 @@ static void on_rtx(struct tcb *tcb, uint64_t now)
 {
     tcb->rtx_at = NEVER;
     if (tcb_is_connecting(tcb))
-        syn_timeout(tcb, now);
+        syn_timeout(tcb);
     else if (tcb_has(tcb, TCB_PERSIST))
         persist_timeout(tcb, now);
     else if (tcb_flight(tcb))
