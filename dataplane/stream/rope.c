@@ -269,7 +269,7 @@ void rope_compact(struct rope_pool *p, struct rope *r)
     while (r->head) {
         struct rope_node *n = rope_unlink_head(r);
         /* A copy pays only where it joins what stands before it. */
-        bool join = is_sparse(n) && tail_room(&out) >= n->len;
+        bool join = out.tail && is_sparse(n) && tail_room(&out) >= n->len;
         if (!join) {
             rope_link(&out, n);
             continue;
