@@ -30,7 +30,7 @@ class Sized(MillraceProxy):
         # A few beyond: the origin's pooled ones, and the port's probe.
         config = config.replace("runtime: { ", f"runtime: {{ connections: {connections + 16}, ")
         config = config.replace("address: 10.77.0.1:8080",
-                                f"address: 10.77.0.1:8080\n    connections: {connections}")
+                                f"address: 10.77.0.1:8080\n    limits: {{ connections: {connections} }}")
         self.process = scene.Millrace(scene.write(folder, "millrace.yaml", config), folder,
                                       cpus=str(scene.REST_CPU))
         self.pid = self.process.pid

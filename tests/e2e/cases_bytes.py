@@ -8,7 +8,7 @@ import threading
 
 from cases import case
 from origin import pattern
-from proc import HERE, check, equal, numbers, random_file, sh
+from proc import HERE, check, equal, random_file, sh
 from raw import Client
 from world import DEVICE, L4, L4ECHO, L4SUM, OURS, WEB, wait_quiet
 
@@ -132,7 +132,7 @@ def slow_reader(world):
 
 
 def free_mbufs(world):
-    return numbers(world.proxy.status(), "mbufs_avail")
+    return world.proxy.status()["cores"][0]["mbufs"]["available"]
 
 
 class Loss:

@@ -4,7 +4,7 @@ import os
 import socket
 
 import origin
-from proc import HERE, Millrace, Nginx, check, flat, numbers, random_file, sh, until
+from proc import HERE, Millrace, Nginx, check, numbers, random_file, sh, until
 
 OURS = "10.78.0.1"
 KERNEL = "10.78.0.2"
@@ -99,11 +99,6 @@ def wait_quiet(proxy, seconds=15):
         return not left_over(last["status"])
     until(quiet, seconds, "no client, exchange or tunnel left over", pause=0.1)
     return last["status"]
-
-
-def drops(status):
-    """The sum of everything that a layer counts as dropped or refused."""
-    return sum(n for path, n in flat(status).items() if ".drops." in path or "drop" in path)
 
 
 def kernel_mac(device):
