@@ -5,8 +5,6 @@
 #include "config/bind.h"
 #include "config/suggest.h"
 
-#define KEYS_MAX 32 /* of a group; the unit test of the schema holds it to that */
-
 void bind_fault(struct bind *b, const struct yaml_node *n, const char *format, ...)
 {
     char text[512];
@@ -210,7 +208,7 @@ static void fault_unknown(struct bind *b, const struct config_group *g, const st
 
 /* Sorts a mapping's values to the group's keys. */
 static void find_values(struct bind *b, const struct config_group *g, const struct yaml_node *map,
-                        const struct yaml_node *found[KEYS_MAX])
+                        const struct yaml_node *found[CONFIG_KEYS_MAX])
 {
     for (const struct yaml_node *n = map->first; n; n = n->next) {
         const struct config_key *k;
@@ -236,7 +234,8 @@ static void find_values(struct bind *b, const struct config_group *g, const stru
 }
 
 static void check_exactly_one(struct bind *b, const struct config_group *g,
-                              const struct yaml_node *map, const struct yaml_node *found[KEYS_MAX])
+                              const struct yaml_node *map,
+                              const struct yaml_node *found[CONFIG_KEYS_MAX])
 {
     const struct yaml_node *first = NULL;
 
@@ -258,7 +257,7 @@ static void check_exactly_one(struct bind *b, const struct config_group *g,
 static void bind_group(struct bind *b, const struct config_group *g, void *base,
                        const struct yaml_node *n)
 {
-    const struct yaml_node *found[KEYS_MAX] = {NULL};
+    const struct yaml_node *found[CONFIG_KEYS_MAX] = {NULL};
 
     if (n && n->kind != YAML_MAP) {
         if (n->kind != YAML_REFUSED)

@@ -14,6 +14,8 @@
 #include "config/arena.h"
 #include "config/yaml.h"
 
+#define CONFIG_KEYS_MAX 32 /* of a group */
+
 enum config_kind {
     CONFIG_VALUE,    /* a scalar */
     CONFIG_VALUES,   /* a list of scalars */
