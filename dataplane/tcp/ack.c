@@ -106,7 +106,6 @@ static void wake_writer_if_room(struct tcb *tcb, uint64_t space_before)
 static void on_new_ack(struct tcb *tcb, const struct segment *seg)
 {
     uint32_t acked = seg->ack - tcb->snd_una;
-    uint32_t flight = tcb_flight(tcb);
     uint64_t space = tcb_snd_space(tcb);
     sample_rtt(tcb, seg);
     drop_acked(tcb, seg->ack);
@@ -114,7 +113,10 @@ static void on_new_ack(struct tcb *tcb, const struct segment *seg)
         ack_in_recovery(tcb, acked);
     } else {
         tcb->dup_acks = 0;
-        tcb->cc.ops->on_ack(&tcb->cc, tcb->mss, acked, flight);
+        /* After a timeout an ACK may be for what was there before: one segment's worth then. */
+        if (seq_leq(tcb->snd_una, tcb->recover) && acked > tcb->mss)
+            acked = tcb->mss;
+        tcb->cc.ops->on_ack(&tcb->cc, tcb->mss, acked, tcb->peak);
     }
     restart_timer(tcb);
     if (!tcb_has(tcb, TCB_HANDLE) && tcb->state != TCP_FIN_WAIT_2)

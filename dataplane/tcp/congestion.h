@@ -20,7 +20,8 @@ struct congestion {
 struct congestion_ops {
     const char *name;
     void (*init)(struct congestion *c, uint32_t mss);
-    /* New data acknowledged outside of recovery. */
+    /* New data acknowledged outside of recovery; `flight` is what was out when the sender had last
+     * sent all it could. */
     void (*on_ack)(struct congestion *c, uint32_t mss, uint32_t acked, uint32_t flight);
     /* Third duplicate ACK: a segment is taken for lost, recovery starts. */
     void (*on_loss)(struct congestion *c, uint32_t mss, uint32_t flight);

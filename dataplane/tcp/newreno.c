@@ -1,4 +1,5 @@
-/* RFC 5681 with RFC 6582's recovery and byte counting (RFC 3465, L = 2). */
+/* RFC 5681 with RFC 6582's recovery and byte counting (RFC 3465). There is no limit per ACK in slow
+ * start (L): receivers that take in bursts acknowledge many segments by one ACK. */
 #include "dataplane/tcp/congestion.h"
 
 #define CWND_MAX (1u << 30)
@@ -26,7 +27,7 @@ static void newreno_on_ack(struct congestion *c, uint32_t mss, uint32_t acked, u
     if (flight < c->cwnd / 2)
         return;
     if (c->cwnd < c->ssthresh) {
-        grow(c, acked < 2 * mss ? acked : 2 * mss);
+        grow(c, acked);
         return;
     }
     c->acked_ += acked;

@@ -160,7 +160,9 @@ static bool send_one(struct tcb *tcb)
     int32_t room = seq_diff(window_right(tcb), tcb->snd_nxt);
     uint32_t usable = room > 0 ? (uint32_t)room : 0;
     uint32_t most = unsent < tcb->mss ? unsent : tcb->mss;
-    uint32_t len = unsent ? transmit_length(tcb, send_cursor(tcb), most) : 0;
+    /* What goes again is copied anyway, and full segments fill the peer's holes soonest. */
+    bool again = seq_lt(tcb->snd_nxt, tcb->snd_max);
+    uint32_t len = again || !unsent ? most : transmit_length(tcb, send_cursor(tcb), most);
     bool fin = len == unsent && tcb_has(tcb, TCB_FIN_QUEUED);
     if (len + fin > usable) {
         if (len > usable && is_silly(tcb, usable))
@@ -188,7 +190,7 @@ static void resend_head(struct tcb *tcb)
     uint32_t sent = tcb->snd_max - tcb->snd_una;
     uint32_t data = (uint32_t)tcb->snd.len < sent ? (uint32_t)tcb->snd.len : sent;
     struct cursor c = head_cursor(tcb);
-    uint32_t len = data ? transmit_length(tcb, c, data < tcb->mss ? data : tcb->mss) : 0;
+    uint32_t len = data < tcb->mss ? data : tcb->mss;
     bool fin = seq_gt(tcb->snd_max, tcb->snd_end) && tcb->snd_una + len == tcb->snd_end;
     if (len + fin == 0 || send_segment(tcb, tcb->snd_una, c, len, fin))
         tcb->flags &= ~TCB_RESEND_HEAD;
@@ -227,6 +229,7 @@ void tcb_output(struct tcb *tcb)
         if (tcb_has(tcb, TCB_RESEND_HEAD))
             resend_head(tcb);
         send_new(tcb);
+        tcb->peak = tcb_flight(tcb);
         arm_retransmit(tcb);
     }
     if (tcb_has(tcb, TCB_ACK_NOW) && tcb->state != TCP_SYN_SENT)

@@ -75,6 +75,7 @@ struct tcb {
     struct rope snd;          /* from snd_una (after our SYN) to snd_end */
     struct rope_node *cursor; /* where snd_nxt stands in snd; NULL at its end */
     uint32_t cursor_off;      /* from the mbuf's buf_addr */
+    uint32_t peak;            /* flight after the last output: how much of cwnd is in use */
     uint32_t recover;         /* RFC 6582 */
     struct congestion cc;
     struct rtt rtt;

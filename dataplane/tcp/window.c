@@ -76,9 +76,11 @@ void window_on_read(struct tcb *tcb)
         return;
     struct tcp *t = tcb->tcp;
     uint32_t seen = window_seen(tcb), grown = window_growth(tcb);
-    /* While the peer has half the buffer before it, the next ACK is soon enough. */
+    /* While the peer has much before it the next ACK is soon enough: the first window, which no
+     * scale applies to, is no reason for an ACK of its own. */
     bool tight = seen < tcb->mss;
-    if (grown && (tight || (seen < t->o.rcv_buf / 2 && grown >= t->o.rcv_buf / 8))) {
+    uint32_t eighth = t->o.rcv_buf / 8;
+    if (grown && (tight || (seen < eighth && grown >= eighth))) {
         tcb->flags |= TCB_ACK_NOW;
         tcb_mark(tcb);
     } else if (tight && tcp_memory(t) != TCP_MEMORY_PLENTY) {

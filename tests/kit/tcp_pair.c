@@ -21,23 +21,39 @@ static uint32_t be32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+bool pair_parse(unsigned from, const uint8_t *f, uint32_t len, struct pair_segment *ret)
+{
+    if (len < 54 || f[12] != 8 || f[13] != 0 || f[23] != 6)
+        return false;
+    const uint8_t *t = f + 34;
+    *ret = (struct pair_segment){
+        .from = from,
+        .seq = be32(t + 4),
+        .ack = be32(t + 8),
+        .len = (uint32_t)(f[16] << 8 | f[17]) - 20 - (t[12] >> 4) * 4u,
+        .src_port = (uint16_t)(t[0] << 8 | t[1]),
+        .dst_port = (uint16_t)(t[2] << 8 | t[3]),
+        .window = (uint16_t)(t[14] << 8 | t[15]),
+        .flags = t[13],
+    };
+    return true;
+}
+
 static void trace(struct tcp_pair *p, unsigned from, const uint8_t *f, uint32_t len,
                   const char *fate)
 {
     char *line = p->trace[p->traced++ % PAIR_TRACE];
     size_t size = sizeof(p->trace[0]);
     int n = snprintf(line, size, "%11.6f %u> ", (double)(p->now - START_NS) / 1e9, from);
-    if (len < 54 || f[12] != 8 || f[13] != 0 || f[23] != 6) {
+    struct pair_segment g;
+    if (!pair_parse(from, f, len, &g)) {
         snprintf(line + n, size - (size_t)n, "other %u %s", len, fate);
         return;
     }
-    const uint8_t *t = f + 34;
-    unsigned flags = t[13];
-    unsigned payload = (unsigned)(f[16] << 8 | f[17]) - 20 - (t[12] >> 4) * 4;
     snprintf(line + n, size - (size_t)n, "%c%c%c%c%c %u:%u(%u) ack %u win %u opts %u %s",
-             flags & 2 ? 'S' : '-', flags & 1 ? 'F' : '-', flags & 4 ? 'R' : '-',
-             flags & 8 ? 'P' : '-', flags & 16 ? '.' : '-', be32(t + 4), be32(t + 4) + payload,
-             payload, be32(t + 8), (unsigned)(t[14] << 8 | t[15]), (t[12] >> 4) * 4u - 20, fate);
+             g.flags & 2 ? 'S' : '-', g.flags & 1 ? 'F' : '-', g.flags & 4 ? 'R' : '-',
+             g.flags & 8 ? 'P' : '-', g.flags & 16 ? '.' : '-', g.seq, g.seq + g.len, g.len, g.ack,
+             g.window, (f[46] >> 4) * 4u - 20, fate);
 }
 
 void pair_dump(const struct tcp_pair *p)
@@ -75,6 +91,7 @@ static void transmit(struct pair_host *h, struct rte_mbuf *m)
     const uint8_t *bytes = rte_pktmbuf_mtod(m, const uint8_t *);
     bool lost = p->cut || rng_chance(&p->rng, p->o.loss_ppm) ||
                 (p->filter && p->filter(p->filter_ctx, h->index, bytes, m->data_len));
+    p->frames++;
     bool late = rng_chance(&p->rng, p->o.reorder_ppm);
     bool twice = rng_chance(&p->rng, p->o.dup_ppm);
     trace(p, h->index, bytes, m->data_len, lost ? "LOST" : late ? "late" : "");
@@ -141,8 +158,10 @@ static bool write_some(struct pair_end *e)
     for (uint64_t i = 0; i < n; i++)
         bytes[i] = pattern(e->seed, e->sent + i);
     struct rope r = {0};
-    if (rope_append(&e->host->ropes, &r, bytes, n) != 0)
+    if (rope_append(&e->host->ropes, &r, bytes, n) != 0) {
+        sleep_arm(&e->retry, &e->task, task_now(&e->task) + 5 * PAIR_MS);
         return false;
+    }
     ssize_t w = stream_write(e->s, &e->task, &r);
     rope_clear(&e->host->ropes, &r);
     if (w < 0) {
@@ -217,6 +236,7 @@ static enum poll end_poll(struct task *t)
 static void end_drop(struct task *t)
 {
     struct pair_end *e = container_of(t, struct pair_end, task);
+    sleep_cancel(&e->retry);
     if (e->s)
         stream_abort(e->s);
     e->s = NULL;

@@ -54,6 +54,7 @@ struct pair_opts {
  * checks it, and then closes as told. */
 struct pair_end {
     struct task task;
+    struct sleep retry; /* when the pool is empty */
     struct tcp_pair *pair;
     struct pair_host *host;
     struct stream *s; /* NULL before and after */
@@ -77,6 +78,7 @@ struct tcp_pair {
     struct pair_opts o;
     struct pair_frame *flying;
     bool cut; /* everything is lost */
+    uint64_t frames;
     bool (*filter)(void *ctx, unsigned from, const uint8_t *frame, uint32_t len); /* true: lose */
     void *filter_ctx;
     struct pair_end a, b; /* a connects from host 0, b is accepted on host 1 */
@@ -109,6 +111,15 @@ bool pair_all_received(struct tcp_pair *p);
 void pair_kick(struct pair_end *e);
 void pair_end_close(struct pair_end *e);
 void pair_end_abort(struct pair_end *e);
+
+/* True when this frame is a TCP segment; its fields (host order) and payload length. */
+struct pair_segment {
+    unsigned from;
+    uint32_t seq, ack, len;
+    uint16_t src_port, dst_port, window;
+    uint8_t flags; /* as in the header */
+};
+bool pair_parse(unsigned from, const uint8_t *frame, uint32_t len, struct pair_segment *ret);
 
 void pair_dump(const struct tcp_pair *p);
 
