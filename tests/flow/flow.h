@@ -29,7 +29,7 @@
     "    limits: { connections: 100 }\n"                                                           \
     "    http:\n"                                                                                  \
     "      timeouts: { header: 10s, idle: 60s, body: 30s }\n"                                      \
-    "      limits: { header_size: 8KiB, header_count: 64, body_size: 1MiB }\n"                     \
+    "      limits: { header_size: 8KiB, header_count: 64, body_size: 4MiB }\n"                     \
     "      routes:\n"                                                                              \
     "        - { upstream: app }\n" extra "  - name: raw\n"                                        \
     "    address: 10.9.0.1:81\n"                                                                   \
