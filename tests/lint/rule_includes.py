@@ -28,8 +28,10 @@ TABLE = [
     ("config/", ["config/", "runtime/"], lambda h: h in ("libfyaml.h", "pcre2.h")),
     ("dataplane/xdp/", ["dataplane/xdp/", "runtime/", "config/snapshot.h"],
      lambda h: h.startswith(("rte_", "bpf/", "linux/", "libmnl/"))),
-    ("dataplane/port/", ["dataplane/port/", "dataplane/xdp/", "runtime/", "config/snapshot.h"],
-     lambda h: h.startswith(("rte_", "bpf/", "linux/", "libmnl/"))),
+    # netif.h names the offloads that a port offers to the stack.
+    ("dataplane/port/", ["dataplane/port/", "dataplane/xdp/", "dataplane/net/netif.h", "runtime/",
+                         "config/snapshot.h"],
+     lambda h: h.startswith(("rte_", "bpf/", "linux/", "libmnl/", "xdp/"))),
 ]
 for _i, _layer in enumerate(LAYERS):
     _extra = {"tls": ("openssl/",), "http": ("nghttp2/",), "route": ("pcre2.h", "jansson.h")}
