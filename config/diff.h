@@ -30,8 +30,9 @@ void config_diff_fini(struct config_diff *d);
 
 /* The live keys of `after` and the frozen ones of `before`, as a snapshot of its own that shares
  * no memory with either. A listener that only `after` has waits for a restart; one that it no
- * longer has keeps running as it was, and so do the upstreams which that one needs. Its version
- * is `after`'s. 0 or -ENOMEM. */
+ * longer has keeps running as it was, and so do the upstreams which that one needs. An upstream on
+ * a subnet that only a new port has can't be reached before the restart. Its version is `after`'s.
+ * 0 or -ENOMEM. */
 int config_merge_live(const struct snapshot *before, const struct snapshot *after,
                       struct snapshot **ret);
 

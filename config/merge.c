@@ -30,7 +30,10 @@ static void pick_group(struct merge *m, const struct config_group *g, void *base
 static void pick_member(struct merge *m, const struct config_group *g, void *base,
                         const void *before, const void *after)
 {
-    memcpy(base, after ? after : before, g->size);
+    const void *most = after ? after : before;
+
+    assert(most);
+    memcpy(base, most, g->size);
     if (before && after)
         pick_group(m, g, base, before, after);
 }

@@ -222,6 +222,6 @@ void units_format_listen(const struct config_addr *a, char text[UNITS_TEXT_MAX])
     if (a->addr)
         units_format_ip(a->addr, text);
     else
-        strcpy(text, "*");
+        snprintf(text, UNITS_TEXT_MAX, "*");
     snprintf(text + strlen(text), UNITS_TEXT_MAX - strlen(text), ":%u", a->port);
 }

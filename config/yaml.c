@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <libfyaml.h>
 #include <stdio.h>
@@ -318,6 +319,7 @@ static int on_start(struct reader *r, enum yaml_kind kind, struct fy_event *e)
 
 static int on_end(struct reader *r)
 {
+    assert(r->top); /* libfyaml's events are balanced */
     r->top = r->top->parent;
     r->depth--;
     return 0;
