@@ -35,7 +35,8 @@ void net_rig_init(struct net_rig *r, const struct net_rig_opts *o)
 {
     kit_eal_init();
     memset(r, 0, sizeof *r);
-    r->pool = kit_pool_new(o->mbufs ? o->mbufs : 1023);
+    r->pool_borrowed = o->pool != NULL;
+    r->pool = o->pool ? o->pool : kit_pool_new(o->mbufs ? o->mbufs : 1023);
     sched_init(&r->sched, &(struct sched_opts){.now = START_NS});
     r->net = net_new(&(struct net_opts){
         .sched = &r->sched, .mbufs = r->pool, .seed = o->seed, .max_neighbors = o->max_neighbors});
@@ -60,7 +61,8 @@ void net_rig_fini(struct net_rig *r)
     net_free(r->net);
     net_rig_out_clear(r);
     sched_fini(&r->sched);
-    kit_pool_free(r->pool);
+    if (!r->pool_borrowed)
+        kit_pool_free(r->pool);
 }
 
 struct rte_mbuf *net_rig_mbuf(struct net_rig *r, const void *bytes, size_t len)

@@ -31,11 +31,13 @@ struct net_rig {
     struct rte_mbuf *out[NET_RIG_OUT]; /* a ring */
     unsigned out_head, out_n;
     uint64_t out_lost; /* over NET_RIG_OUT: freed */
+    bool pool_borrowed;
 };
 
 struct net_rig_opts {
-    unsigned mbufs;         /* 0: 1023 */
-    uint32_t max_neighbors; /* 0: net's default */
+    unsigned mbufs;           /* 0: 1023 */
+    struct rte_mempool *pool; /* instead of one of its own; stays the caller's */
+    uint32_t max_neighbors;   /* 0: net's default */
     uint32_t offloads;
     uint16_t mtu; /* 0: 1500 */
     bool announce;
