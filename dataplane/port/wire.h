@@ -34,7 +34,7 @@ struct wire_path {
     uint32_t reorder_ppm;
     uint64_t reorder_ns; /* a reordered frame is late by 1..this; 0: by up to delay + 1 ms */
     uint32_t duplicate_ppm;
-    uint32_t corrupt_ppm;  /* 1 to 8 bits flipped, anywhere behind the Ethernet header */
+    uint32_t corrupt_ppm;  /* 1 to 8 bits of one byte flipped, behind the Ethernet header */
     uint32_t misroute_ppm; /* delivered to a random receive queue instead of the hash's */
 };
 

@@ -292,7 +292,8 @@ static void tap(void *ctx, unsigned end, uint64_t now, const uint8_t *bytes, uin
         return;
     int n =
         snprintf(line, sizeof(line), "%12.6f %-6s ", (double)(now - START) / 1e9, end_name(end));
-    if (len >= 54 && bytes[12] == 8 && bytes[13] == 0 && ip->next_proto_id == 6) {
+    if (len >= 54 && bytes[12] == 8 && bytes[13] == 0 && bytes[14] == 0x45 &&
+        ip->next_proto_id == 6) {
         const struct rte_tcp_hdr *t = (const void *)(bytes + 14 + (ip->version_ihl & 15) * 4);
         uint32_t data = rte_be_to_cpu_16(ip->total_length) - (uint32_t)(ip->version_ihl & 15) * 4 -
                         (uint32_t)(t->data_off >> 4) * 4;
