@@ -110,6 +110,8 @@ struct core *core_new(const struct core_opts *o)
         core_free(c);
         return NULL;
     }
+    c->tasks_permanent = c->sched.stats.live;
+    c->timers_permanent = (uint32_t)timer_wheel_count(&c->sched.wheel);
     c->snapshot = s;
     atomic_store_explicit(&c->acked_version, s->version, memory_order_release);
     return c;

@@ -25,6 +25,7 @@ struct core {
     const struct snapshot *snapshot;
     uint64_t apply_again; /* after a snapshot could not be adopted */
     uint64_t drain_end;   /* 0: not draining */
+    uint32_t tasks_permanent, timers_permanent; /* what lives before the first packet */
     uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
     struct hist pass_ns; /* of passes that did something */
     /* Written by the core (release), read by control (acquire): the snapshot it works by. */

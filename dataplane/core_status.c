@@ -58,6 +58,8 @@ void core_fill_status(struct core *c, struct core_status *st)
     st->poll_ns = c->sched.poll_ns;
     st->pass_ns = c->pass_ns;
     st->timers = timer_wheel_count(&c->sched.wheel);
+    st->tasks_permanent = c->tasks_permanent;
+    st->timers_permanent = c->timers_permanent;
     st->net = *net_stats(c->net);
     st->tcp = *tcp_stats(c->tcp);
     st->handoff_out = c->io.handoff_out;
