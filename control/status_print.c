@@ -140,11 +140,15 @@ static void print_upstreams(const json_t *s, FILE *f)
  */
 static void print_drops(const json_t *s, const char *layer, FILE *f)
 {
-    const json_t *first = json_array_get(json_object_get(s, "cores"), 0), *v, *c;
-    const json_t *reasons = json_object_get(json_object_get(first, layer), "drops");
+    const json_t *reasons = NULL, *v, *c;
     const char *name;
     size_t i;
 
+    json_array_foreach(json_object_get(s, "cores"), i, c)
+    {
+        if (!reasons) /* of the first core that answers */
+            reasons = json_object_get(json_object_get(c, layer), "drops");
+    }
     json_object_foreach((json_t *)reasons, name, v)
     {
         int64_t sum = 0;
