@@ -75,7 +75,7 @@ static int remove_stale(const char *path, char *err, size_t err_len)
 int admin_claim(const char *path, int *ret_lock, char *err, size_t err_len)
 {
     struct sockaddr_un sa;
-    int lock, e;
+    int lock = -1, e;
 
     if (strlen(path) >= sizeof(sa.sun_path))
         return claim_error(err, err_len, ENAMETOOLONG, path, "can't listen on");

@@ -13,8 +13,11 @@ static json_t *number(uint64_t v)
 /* Names come from the config or the network: what is no UTF-8 becomes '?'. */
 static json_t *text(const char *s)
 {
-    json_t *j = s ? json_string(s) : json_null();
+    json_t *j;
 
+    if (!s)
+        return json_null();
+    j = json_string(s);
     if (j)
         return j;
     char *copy = strdup(s);

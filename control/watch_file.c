@@ -161,14 +161,15 @@ int watch_file_new(uv_loop_t *loop, const char *path, void (*fn)(void *ctx, enum
                    void *ctx, struct watch_file **ret_watch)
 {
     struct watch_file *w = calloc(1, sizeof(*w));
+    size_t len = strlen(path);
 
     if (!w)
         return -ENOMEM;
-    if (strlen(path) >= sizeof(w->path)) {
+    if (len >= sizeof(w->path)) {
         free(w);
         return -ENAMETOOLONG;
     }
-    strcpy(w->path, path);
+    memcpy(w->path, path, len + 1);
     w->fn = fn;
     w->ctx = ctx;
     w->loop = loop;
