@@ -166,9 +166,16 @@ def refusals(_):
         # The same admin socket, another device.
         second = write_config(world.folder, "second.yaml", device="mre2e1", ours="10.79.0.1",
                               kernel="10.79.0.2")
-        # The same device, another admin socket.
+        # The same metrics address, another admin socket.
         third = write_config(other, "third.yaml")
-        for config, word in ((second, "admin.sock"), (third, "mre2e0")):
+        # The same device, all else of its own.
+        fourth = os.path.join(other, "fourth.yaml")
+        with open(third, encoding="utf-8") as f:
+            text = f.read()
+        with open(fourth, "w", encoding="utf-8") as f:
+            f.write(text.replace("127.0.0.1:9901", "127.0.0.1:9902"))
+        for config, word in ((second, "admin.sock"), (third, "127.0.0.1:9901"),
+                             (fourth, "mre2e0")):
             code, out, err = sh(BINARY, "run", "--config", config, ok=False, timeout=30)
             equal(code, 1, f"exit status with {config}")
             check(word in out + err, f"no word of {word}: {out}{err}")
