@@ -1,5 +1,6 @@
 """Ports alone, without the stack: port_probe answers ARP, echo and UDP by hand."""
 
+import hashlib
 import json
 import os
 import signal
@@ -7,9 +8,10 @@ import socket
 import struct
 import time
 
+import origin
 from cases import case
 from cases_wire import icmp_echo
-from proc import BINARY, Folder, Process, check, equal, sh, until
+from proc import BINARY, Folder, Millrace, Process, check, equal, sh, until
 
 PROBE = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "tests", "e2e", "port_probe")
 STEER = os.path.join(os.path.dirname(os.path.dirname(BINARY)), "dataplane", "xdp", "steer.bpf.o")
@@ -17,8 +19,8 @@ DEVICE, OURS, KERNEL = "mrprobe0", "10.81.0.1", "10.81.0.2/24"
 
 
 class Probe(Process):
-    def __init__(self, folder, queues=1, driver="veth", device=DEVICE, ready=True):
-        super().__init__([PROBE, driver, device, str(queues), OURS, KERNEL],
+    def __init__(self, folder, queues=1, driver="veth", device=DEVICE, ready=True, more=()):
+        super().__init__([PROBE, driver, device, str(queues), OURS, KERNEL, *more],
                          os.path.join(folder, f"probe.{time.monotonic_ns()}"))
         if ready:
             until(lambda: "ready" in self.output() or not self.alive(), 20, "the probe is ready")
@@ -182,3 +184,68 @@ def tap(_):
         equal(udp(4, 50), 200, "datagrams that came back")
         probe.end()
         check(not has_device("mrtap0"), "the interface stays behind")
+
+
+@case("port: two processes talk over memif, and one outlives the other", own=True)
+def memif(_):
+    with Folder() as folder:
+        path = os.path.join(folder, "memif.sock")
+        server = Probe(folder, driver="memif", device=path, more=("role=server",))
+        for _ in range(2):
+            client = Probe(folder, driver="memif", device=path, more=("role=client", "100"))
+            until(lambda c=client: "answered" in c.output(), 20, "100 echoes over memif")
+            equal(client.end(10), 0, "the client's exit status")
+        equal(server.end(10), 0, "the server's exit status")
+
+
+MANY = """
+version: 1
+runtime: {{ cores: [0, 1] }}
+ports:
+  - {{ name: a, driver: veth, device: mrmany0, host_address: 10.91.0.2/24, queues: 2,
+       addresses: [10.91.0.1/24] }}
+  - {{ name: b, driver: veth, device: mrmany1, host_address: 10.92.0.2/24,
+       addresses: [10.92.0.1/24] }}
+  - {{ name: c, driver: tap, device: mrmany2, host_address: 10.93.0.2/24, queues: 1,
+       addresses: [10.93.0.1/24] }}
+listeners:
+  - {{ name: a, address: "10.91.0.1:8080", tunnel: {{ upstream: c }} }}
+  - {{ name: b, address: "10.92.0.1:8080", tunnel: {{ upstream: a }} }}
+  - {{ name: c, address: "10.93.0.1:8080", tunnel: {{ upstream: b }} }}
+upstreams:
+  - {{ name: a, endpoints: ["10.91.0.2:9000"] }}
+  - {{ name: b, endpoints: ["10.92.0.2:9000"] }}
+  - {{ name: c, endpoints: ["10.93.0.2:9000"] }}
+admin: {{ socket: {folder}/admin.sock }}
+"""
+
+
+@case("port: three ports of two drivers, each in from one and out by another", own=True)
+def many(_):
+    with Folder() as folder:
+        config = os.path.join(folder, "many.yaml")
+        with open(config, "w", encoding="utf-8") as f:
+            f.write(MANY.format(folder=folder))
+        proxy = Millrace(config, folder)
+        ends = [origin.Listener(f"10.{n}.0.2", 9000, origin.echo) for n in (91, 92, 93)]
+        data = origin.pattern(300000)
+        try:
+            for n in (91, 92, 93):
+                with socket.create_connection((f"10.{n}.0.1", 8080), 5) as s:
+                    s.settimeout(10)
+                    got = b""
+                    for at in range(0, len(data), 50000):
+                        s.sendall(data[at:at + 50000])
+                        while len(got) < at + 50000:
+                            piece = s.recv(65536)
+                            check(piece, f"port {n}: closed after {len(got)} bytes")
+                            got += piece
+                equal(hashlib.sha256(got).hexdigest(), hashlib.sha256(data).hexdigest(),
+                      f"echo by port {n}")
+            status = proxy.end(15)
+            check(status == 0, lambda: f"exit status {status}:\n{proxy.output()[-2000:]}")
+            check(not any(has_device(f"mrmany{i}") for i in range(3)), "interfaces stay behind")
+        finally:
+            proxy.end(5)
+            for end in ends:
+                end.stop()

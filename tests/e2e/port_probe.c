@@ -1,9 +1,10 @@
 /* Opens one port as the real binary does and answers ARP, ICMP echo and UDP echo (port 7) by hand,
  * so that the kernel's end can be used to try a port without the stack on top.
  *
- * port_probe DRIVER DEVICE QUEUES ADDRESS HOST_ADDRESS [DRIVER_ARGS]
+ * port_probe DRIVER DEVICE QUEUES ADDRESS HOST_ADDRESS [DRIVER_ARGS [ASK]]
  *
- * Prints "ready" when it answers; on SIGTERM closes the port and prints one JSON object: the
+ * Prints "ready" when it answers, and "answered" when ASK echo requests of its own, sent to whoever
+ * is at the other end, have been; on SIGTERM closes the port and prints one JSON object: the
  * counters, what each queue received, and the time the process ran on a CPU. */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -39,6 +40,9 @@ struct queue {
     atomic_bool *stop;
     pthread_t thread;
     uint64_t received, sleeps;
+    unsigned ask; /* echo requests still to be answered */
+    bool asked;   /* one is on its way */
+    struct rte_mempool *pool;
 };
 
 static void swap_macs(struct rte_ether_hdr *eth, const struct rte_ether_addr *mac)
@@ -71,13 +75,17 @@ static void finish_ip(const struct queue *q, struct rte_ipv4_hdr *ip)
     ip->hdr_checksum = rte_ipv4_cksum(ip);
 }
 
-static bool answer_ip(const struct queue *q, struct rte_mbuf *m, struct rte_ether_hdr *eth)
+static void on_echo_reply(struct queue *q);
+
+static bool answer_ip(struct queue *q, struct rte_mbuf *m, struct rte_ether_hdr *eth)
 {
     struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)(eth + 1);
     if (m->data_len < sizeof(*eth) + sizeof(*ip) + 8 || ip->dst_addr != q->addr)
         return false;
     if (ip->next_proto_id == IPPROTO_ICMP) {
         struct rte_icmp_hdr *icmp = (struct rte_icmp_hdr *)(ip + 1);
+        if (icmp->icmp_type == RTE_IP_ICMP_ECHO_REPLY)
+            on_echo_reply(q);
         if (icmp->icmp_type != RTE_IP_ICMP_ECHO_REQUEST)
             return false;
         icmp->icmp_type = RTE_IP_ICMP_ECHO_REPLY;
@@ -98,7 +106,40 @@ static bool answer_ip(const struct queue *q, struct rte_mbuf *m, struct rte_ethe
     return true;
 }
 
-static bool answer(const struct queue *q, struct rte_mbuf *m)
+static void ask_for_echo(struct queue *q)
+{
+    struct rte_mbuf *m = rte_pktmbuf_alloc(q->pool);
+    struct rte_ether_hdr *eth = m ? (struct rte_ether_hdr *)rte_pktmbuf_append(m, 98) : NULL;
+    if (!eth)
+        return;
+    struct rte_ipv4_hdr *ip = (struct rte_ipv4_hdr *)(eth + 1);
+    struct rte_icmp_hdr *icmp = (struct rte_icmp_hdr *)(ip + 1);
+    memset(eth, 0, 98);
+    memset(&eth->src_addr, 0xff, sizeof(eth->src_addr)); /* the destination, after the swap */
+    swap_macs(eth, &q->mac);
+    eth->ether_type = rte_cpu_to_be_16(RTE_ETHER_TYPE_IPV4);
+    ip->version_ihl = 0x45;
+    ip->total_length = rte_cpu_to_be_16(84);
+    ip->next_proto_id = IPPROTO_ICMP;
+    ip->src_addr = q->addr; /* both ends have the same */
+    finish_ip(q, ip);
+    icmp->icmp_type = RTE_IP_ICMP_ECHO_REQUEST;
+    icmp->icmp_cksum = ~rte_raw_cksum(icmp, 64);
+    q->asked = q->port->ops->tx_burst(q->port, q->index, &m, 1);
+    if (!q->asked)
+        rte_pktmbuf_free(m);
+}
+
+static void on_echo_reply(struct queue *q)
+{
+    q->asked = false;
+    if (q->ask > 0 && --q->ask == 0) {
+        printf("answered\n");
+        fflush(stdout);
+    }
+}
+
+static bool answer(struct queue *q, struct rte_mbuf *m)
 {
     struct rte_ether_hdr *eth = rte_pktmbuf_mtod(m, struct rte_ether_hdr *);
     if (m->data_len < sizeof(*eth))
@@ -142,10 +183,14 @@ static void *run_queue(void *arg)
         abort();
     q->port->ops->sleep_fds(q->port, q->index, &fd, 1);
     for (unsigned idle = 0; !atomic_load(q->stop); idle++) {
-        if (serve(q))
+        if (q->ask && !q->asked)
+            ask_for_echo(q);
+        if (serve(q)) {
             idle = 0;
-        else if (idle >= IDLE_POLL)
+        } else if (idle >= IDLE_POLL) {
             sleep_until_needed(q, fd);
+            q->asked = false; /* unanswered for so long: ask again */
+        }
     }
     eal_thread_unregister();
     return NULL;
@@ -208,7 +253,8 @@ static void report(struct port *port, const struct queue *queues, uint16_t n)
     fflush(stdout);
 }
 
-static void run_until_term(struct port *port, uint16_t n, uint32_t addr)
+static void run_until_term(struct port *port, struct rte_mempool *pool, uint16_t n, uint32_t addr,
+                           unsigned ask)
 {
     static struct queue queues[64];
     static atomic_bool stop;
@@ -222,6 +268,8 @@ static void run_until_term(struct port *port, uint16_t n, uint32_t addr)
                                    .cpu = i % (unsigned)sysconf(_SC_NPROCESSORS_ONLN),
                                    .addr = addr,
                                    .mac = info.mac,
+                                   .pool = pool,
+                                   .ask = i == 0 ? ask : 0,
                                    .stop = &stop,
                                    .stop_fd = eventfd(0, EFD_CLOEXEC)};
         pthread_create(&queues[i].thread, NULL, run_queue, &queues[i]);
@@ -248,7 +296,7 @@ int main(int argc, char **argv)
     struct port *port;
     sigset_t set;
     if (argc < 6) {
-        fprintf(stderr, "usage: %s DRIVER DEVICE QUEUES ADDRESS HOST_ADDRESS [DRIVER_ARGS]\n",
+        fprintf(stderr, "usage: %s DRIVER DEVICE QUEUES ADDRESS HOST_ADDRESS [DRIVER_ARGS [ASK]]\n",
                 argv[0]);
         return 2;
     }
@@ -277,7 +325,7 @@ int main(int argc, char **argv)
     struct rte_mempool *pool = eal_mbuf_pool_new("probe", mbufs, &err);
     if (!pool || port_open(&cfg, cfg.queues, pool, &port, &err))
         die(&err);
-    run_until_term(port, cfg.queues, addr.addr);
+    run_until_term(port, pool, cfg.queues, addr.addr, argc > 7 ? (unsigned)atoi(argv[7]) : 0);
     port_close(port);
     rte_mempool_free(pool);
     eal_stop();
