@@ -172,14 +172,27 @@ uint64_t core_next_timeout(const struct core *c)
     return sched_next_timeout(&c->sched);
 }
 
-/* An exchange's last bytes and FINs still have to be acknowledged. */
-static bool is_finished(const struct core *c, uint64_t now)
+/* Nothing of this core's own is left. An exchange's last bytes and FINs still have to be
+ * acknowledged. */
+static bool is_drained(const struct core *c)
+{
+    return c->drain_end && proxy_is_drained(c->proxy) && tcp_stats(c->tcp)->conns == 0;
+}
+
+/* A drained core goes on until all are: its queues may receive for the others. */
+static bool is_finished(struct core *c, uint64_t now)
 {
     if (c->stopping)
         return true;
-    if (!c->drain_end || !proxy_is_drained(c->proxy))
-        return false;
-    return tcp_stats(c->tcp)->conns == 0 || now >= c->drain_end;
+    if (!c->drained && is_drained(c)) {
+        c->drained = true;
+        atomic_fetch_add_explicit(&c->shared->drained, 1, memory_order_relaxed);
+    }
+    if (c->drained)
+        return atomic_load_explicit(&c->shared->drained, memory_order_relaxed) >=
+                   c->shared->ncores ||
+               now >= c->drain_end;
+    return c->drain_end && proxy_is_drained(c->proxy) && now >= c->drain_end;
 }
 
 static unsigned sleep_set(struct core *c, struct pollfd *fds, bool *ret_blind)
@@ -206,7 +219,7 @@ static bool core_sleep(struct core *c, uint64_t now, bool starved)
         return false;
     uint64_t next = core_next_timeout(c);
     unsigned n = sleep_set(c, fds, &blind);
-    uint64_t most = blind ? SLEEP_BLIND_NS : SLEEP_MAX_NS;
+    uint64_t most = blind || c->drained ? SLEEP_BLIND_NS : SLEEP_MAX_NS;
     uint64_t ns = next <= now ? 0 : next - now < most ? next - now : most;
     struct timespec ts = {.tv_sec = (time_t)(ns / CLOCK_NS_PER_S),
                           .tv_nsec = (long)(ns % CLOCK_NS_PER_S)};

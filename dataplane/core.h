@@ -28,7 +28,8 @@ struct core_shared {
     unsigned ncores;
     struct core **cores;
     _Atomic(struct snapshot *) snapshot; /* the newest; release by control, acquire by cores */
-    atomic_int_fast64_t wall_offset;     /* CLOCK_REALTIME - CLOCK_MONOTONIC, ns; control, each s */
+    atomic_uint drained; /* cores with nothing of their own left; they end together (relaxed) */
+    atomic_int_fast64_t wall_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC, ns; control, each s */
     uint8_t secret[16];
     struct rte_mempool *mbufs;
 };
@@ -48,7 +49,7 @@ struct core_opts {
 struct core *core_new(const struct core_opts *o); /* NULL: no memory */
 void core_free(struct core *c);
 
-/* Until CORE_MSG_STOP, or drained. Core's own thread. */
+/* Until CORE_MSG_STOP, or all cores are drained. Core's own thread. */
 void core_run(struct core *c);
 
 /* One pass at `now`; true if anything was done. */

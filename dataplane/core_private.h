@@ -13,6 +13,7 @@ struct core {
     unsigned index, cpu;
     bool busy_poll;
     bool stopping;
+    bool drained; /* counted in shared->drained */
     struct core_shared *shared;
     struct sched sched;
     struct mailbox mailbox;
@@ -23,8 +24,8 @@ struct core {
     struct access_ring *log;
     struct core_io io;
     const struct snapshot *snapshot;
-    uint64_t apply_again; /* after a snapshot could not be adopted */
-    uint64_t drain_end;   /* 0: not draining */
+    uint64_t apply_again;                       /* after a snapshot could not be adopted */
+    uint64_t drain_end;                         /* 0: not draining */
     uint32_t tasks_permanent, timers_permanent; /* what lives before the first packet */
     uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
     struct hist pass_ns; /* of passes that did something */
