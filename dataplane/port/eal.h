@@ -15,7 +15,9 @@
 #include "config/snapshot.h"
 #include "dataplane/port/port.h"
 
-#define EAL_MBUF_CACHE 256 /* mbufs a core may keep for itself: count it when sizing a pool */
+/* Of a pool's mbufs, what each core's cache is filled to; it may hold half as many again. Count it
+ * when sizing a pool. */
+#define EAL_MBUF_CACHE 256
 
 struct eal_opts {
     uint64_t memory; /* bytes that all pools and tables need: the sum of eal_mbuf_pool_bytes() and

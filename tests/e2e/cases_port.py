@@ -160,6 +160,13 @@ def leftover(_):
         probe.end()
         out = sh("ip", "-d", "link", "show", DEVICE)[1]
         check("prog/xdp" not in out, f"still attached: {out}")
+        other = os.path.join(folder, "other.o")
+        sh("clang", "-target", "bpf", "-O2", "-g", "-x", "c", "-c", "-o", other, "-",
+           input=b'__attribute__((section("xdp"), used)) int other(void *c) { return 2; }\n')
+        sh("ip", "link", "set", DEVICE, "xdp", "obj", other, "sec", "xdp")
+        line = Probe(folder, driver="af_xdp", ready=False).refused()
+        check('already runs the XDP program "other"' in line, line)
+        check("prog/xdp" in sh("ip", "-d", "link", "show", DEVICE)[1], "another's is gone")
         sh("ip", "link", "del", DEVICE)
 
 
