@@ -124,6 +124,20 @@ static const struct rte_mempool_ops poison_ops = {
     .get_count = poison_count,
 };
 
+struct rte_mempool *kit_pool_new_plain(unsigned n)
+{
+    static unsigned serial;
+    char name[RTE_MEMPOOL_NAMESIZE];
+    snprintf(name, sizeof(name), "plain%u", serial++);
+    struct rte_mempool *mp =
+        rte_pktmbuf_pool_create(name, n, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+    if (!mp) {
+        fprintf(stderr, "mbuf pool of %u: %s\n", n, rte_strerror(rte_errno));
+        exit(1);
+    }
+    return mp;
+}
+
 struct rte_mempool *kit_pool_new(unsigned n)
 {
     static bool registered;

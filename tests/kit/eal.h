@@ -15,6 +15,9 @@ void kit_eal_init(void);
  */
 struct rte_mempool *kit_pool_new(unsigned n);
 
+/* The stock kind, for benchmarks: nothing is poisoned. Free it with rte_mempool_free(). */
+struct rte_mempool *kit_pool_new_plain(unsigned n);
+
 /* Fails the process (abort) with a message if any mbuf is still out. */
 void kit_pool_free(struct rte_mempool *mp);
 

@@ -20,6 +20,7 @@
 #include "dataplane/core_private.h"
 #include "dataplane/net/net.h"
 #include "dataplane/proxy/proxy.h"
+#include "runtime/clock.h"
 #include "tests/kit/eal.h"
 
 #define TRANSCRIPT_BYTES 65536
@@ -375,12 +376,13 @@ struct world *world_new(const struct world_opts *o)
                            .ends = 3,
                            .queues = (uint16_t)(o->cores ? o->cores : 1),
                            .path = o->path,
-                           .tap = tap,
+                           .tap = o->plain ? NULL : tap,
                            .tap_ctx = w,
                            .pad = true};
     wo.path.misroute_ppm = o->misroute_ppm;
     for (unsigned i = 0; i < 3; i++)
-        wo.pools[i] = w->pools[i] = kit_pool_new(o->mbufs ? o->mbufs : 4095);
+        wo.pools[i] = w->pools[i] =
+            o->plain ? kit_pool_new_plain(o->mbufs) : kit_pool_new(o->mbufs ? o->mbufs : 4095);
     w->wire = wire_new(&wo);
     assert_non_null(w->wire);
     w->snapshot = parse(o->yaml);
@@ -412,8 +414,10 @@ static bool world_pass(struct world *w)
 {
     wire_advance(w->wire, w->now);
     bool any = host_pass(&w->client, w->now);
+    uint64_t from = clock_tsc();
     for (unsigned i = 0; i < w->shared.ncores; i++)
         any |= core_pass(w->cores[i], w->now);
+    w->core_tsc += clock_tsc() - from;
     any |= host_pass(&w->origin, w->now);
     return any;
 }

@@ -66,6 +66,7 @@ struct world_opts {
     unsigned cores; /* 0: 1 */
     struct wire_path path;
     unsigned mbufs;        /* a pool; 0: 4095 */
+    bool plain;            /* for benchmarks: stock pools, no transcript; don't world_free() it */
     uint32_t misroute_ppm; /* frames that reach the wrong core's queue */
 };
 
@@ -82,6 +83,7 @@ struct world {
     char *transcript; /* ring of text lines of what was on the wire */
     size_t transcript_at;
     bool transcript_full;
+    uint64_t core_tsc; /* cycles spent in the cores' passes */
 };
 
 /* Fails the test (cmocka) when the configuration is bad or memory is short. */
