@@ -81,6 +81,7 @@ static enum step on_head(struct client *c, const char *base, uint32_t end)
     struct http_route_key key;
 
     uint32_t start = c->head.scan.start;
+    p->request_of = NULL;
     http_head_init(&head, p->fields, (uint16_t)http->header_count);
     int err = h1_parse_request(base + start, end - start, &limits, &head);
     if (err)

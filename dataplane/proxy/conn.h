@@ -45,9 +45,11 @@ struct proxy {
     struct upstreams upstreams;
     struct list_node listeners;
     struct slab clients, exchanges, tunnels;
-    struct http_header *fields; /* scratch of a parse: valid until the task returns */
+    struct http_header *fields; /* scratch of a parse: valid until the next one */
     uint16_t nfields;
-    char *path; /* scratch of normalize, as large as the largest head */
+    struct http_head request;          /* the parse that `fields` holds, if it is a request's */
+    const struct exchange *request_of; /* whose; NULL: fields hold something else */
+    char *path;                        /* scratch of normalize, as large as the largest head */
     uint32_t path_size;
     struct http_date date;
     int64_t wall_offset;

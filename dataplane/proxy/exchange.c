@@ -44,27 +44,53 @@ void exchange_drop_head(struct exchange *x)
     rope_clear(proxy_of(x)->ropes, &x->head);
 }
 
-int exchange_write_head(struct exchange *x)
+/* The parsed head: what exchange_start() left, or read anew. NULL: it doesn't parse any more. */
+static const struct http_head *request_head(struct exchange *x)
 {
     struct proxy *p = proxy_of(x);
-    const struct config_http *http = client_http(x->client);
-    struct http_head head = {0};
+    struct http_head *head = &p->request;
     struct h1_limits limits = {.head_size = x->head_len};
-    char addr[INET_ADDRSTRLEN];
-
+    if (p->request_of == x) {
+        head->base = head_base(x);
+        return head;
+    }
     /* The table of fields is as large as the newest snapshot's limit; a reload may have lowered it
      * since this head was accepted. */
-    http_head_init(&head, p->fields, p->nfields);
-    if (h1_parse_request(head_base(x), x->head_len, &limits, &head) != 0)
+    p->request_of = NULL;
+    *head = (struct http_head){0};
+    http_head_init(head, p->fields, p->nfields);
+    return h1_parse_request(head_base(x), x->head_len, &limits, head) == 0 ? head : NULL;
+}
+
+static void format_addr(char *to, uint32_t addr)
+{
+    const uint8_t *b = (const uint8_t *)&addr;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned v = b[i];
+        if (v >= 100)
+            *to++ = (char)('0' + v / 100);
+        if (v >= 10)
+            *to++ = (char)('0' + v / 10 % 10);
+        *to++ = (char)('0' + v % 10);
+        *to++ = i < 3 ? '.' : 0;
+    }
+}
+
+int exchange_write_head(struct exchange *x)
+{
+    const struct config_http *http = client_http(x->client);
+    const struct http_head *head = request_head(x);
+    char addr[INET_ADDRSTRLEN];
+    if (!head)
         return -EINVAL;
-    inet_ntop(AF_INET, &x->record.client_addr, addr, sizeof(addr));
+    format_addr(addr, x->record.client_addr);
     struct h1_request_edit edit = {
         .forwarded = http->forwarded,
         .client_addr = addr,
         .via = http->via,
     };
-    h1_request_framing(&head, &edit);
-    return h1_write_request(p->ropes, &x->up, &head, &edit);
+    h1_request_framing(head, &edit);
+    return h1_write_request(proxy_of(x)->ropes, &x->up, head, &edit);
 }
 
 static uint64_t request_deadline(const struct exchange *x, const struct config_route *route)
@@ -98,6 +124,8 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
         slab_put(&p->exchanges, x);
         return err == -EFBIG ? -413 : -503;
     }
+    p->request = *head;
+    p->request_of = x;
     x->upstream = upstream_get(&p->upstreams, p->snapshot, route->upstream);
     x->upstream->count.requests++;
     x->deadline = request_deadline(x, route);

@@ -129,6 +129,7 @@ static int grow_scratch(struct proxy *p, const struct snapshot *s)
         if (h && h->header_size > path)
             path = h->header_size;
     }
+    p->request_of = NULL;
     if (fields > p->nfields) {
         struct http_header *more = realloc(p->fields, fields * sizeof(*more));
         if (!more)

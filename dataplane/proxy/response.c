@@ -78,6 +78,7 @@ static enum step on_head(struct exchange *x, const char *base, uint32_t end)
     struct proxy *p = client_proxy(x->client);
     struct http_head head = {0};
     uint32_t start = x->reader.scan.start;
+    p->request_of = NULL;
     http_head_init(&head, p->fields, p->nfields < RESPONSE_FIELDS ? p->nfields : RESPONSE_FIELDS);
     if (h1_parse_response(base + start, end - start, x->head_request, &head) != 0 ||
         head.status == 101)
