@@ -19,7 +19,7 @@ def write_config(folder, name="millrace.yaml", template="e2e.yaml", **values):
     with open(os.path.join(HERE, template), encoding="utf-8") as f:
         text = f.read()
     values = {"folder": folder, "ours": OURS, "kernel": KERNEL, "device": DEVICE, "queues": "1",
-              "cores": "1", "poll": "adaptive", **values}
+              "cores": "1", "poll": "adaptive", "metrics": "127.0.0.1:9901", **values}
     for key, value in values.items():
         text = text.replace("{" + key + "}", str(value))
     path = os.path.join(folder, name)
