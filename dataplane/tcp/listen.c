@@ -5,7 +5,8 @@
 
 #include <rte_byteorder.h>
 
-#define ODD_ACK_NS (500 * MS) /* between ACKs that a half-open connection answers oddities with */
+#define MAX_LOOKED_AT 64         /* half-open connections, in search of one that gives way */
+#define ODD_ACK_NS    (500 * MS) /* between ACKs that a half-open connection answers oddities with */
 
 static struct tcp_listener *find_listener(const struct tcp *t, uint32_t addr, uint16_t port)
 {
@@ -163,17 +164,38 @@ static void fill_half_open(struct tcp *t, struct half_open *h, const struct segm
     h->sent_at = now;
 }
 
+/* A full queue costs the one that has kept us waiting longest its place. So a flood of SYNs
+ * shortens the time for a handshake's third step, but doesn't shut the door for a minute. */
+static bool make_room(struct tcp *t, const struct tcp_listener *l)
+{
+    bool any = t->half_open.count >= t->o.max_half_open;
+    unsigned looked = 0;
+    t->stats.listen_overflow++;
+    for (unsigned tries = TCP_SYNACK_TRIES; tries-- > 0;) {
+        list_for_each(n, &t->half_fifo[tries])
+        {
+            struct half_open *h = container_of(n, struct half_open, fifo);
+            if (h->listener == l || any) {
+                half_open_free(t, h);
+                return true;
+            }
+            if (++looked == MAX_LOOKED_AT)
+                return false;
+        }
+    }
+    return false;
+}
+
 enum tcp_drop listen_syn(struct tcp *t, const struct segment *seg, const uint32_t *above)
 {
     struct tcp_listener *l = listener_of(t, &seg->tuple);
     if (tcp_memory(t) != TCP_MEMORY_PLENTY)
         return TCP_DROP_no_memory;
-    if (l->half_open >= l->o.backlog || t->half_open.count >= t->o.max_half_open) {
-        t->stats.listen_overflow++;
-        return TCP_DROP_listener_syn_full;
-    }
     if (l->o.may_accept && !l->o.may_accept(l->o.ctx))
         return TCP_DROP_listener_refused;
+    if ((l->half_open >= l->o.backlog || t->half_open.count >= t->o.max_half_open) &&
+        !make_room(t, l))
+        return TCP_DROP_listener_syn_full;
     struct half_open *h = half_open_new(t, l, seg);
     if (!h)
         return TCP_DROP_no_memory;
