@@ -81,8 +81,8 @@ static inline unsigned segment_max_sacks(unsigned options)
     return options & SEG_OPT_TS ? 3 : 4;
 }
 
-/* Writes segment_hdr_len() bytes at p, checksum 0. */
-void segment_build(void *p, const struct segment_out *s);
+/* Writes segment_hdr_len() bytes, checksum 0. */
+void segment_build(void *to, const struct segment_out *s);
 
 /* Fills in the checksum of the segment that starts at m's data, or leaves it to a port with
  * NETIF_TX_TCP_CSUM (`offloads`; 0 when the port isn't known yet). */

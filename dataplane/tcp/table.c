@@ -27,7 +27,12 @@ void table_fini(struct table *t)
 
 static void *word_object(uint64_t word)
 {
-    return (void *)(uintptr_t)(word & ADDRESS_MASK); /* user addresses have bit 47 clear */
+    uint64_t address = word & ADDRESS_MASK;
+    void *object;
+    static_assert(sizeof(object) == sizeof(address),
+                  "a word holds a 64-bit machine's user address");
+    memcpy(&object, &address, sizeof(object));
+    return object;
 }
 
 static const struct tuple *object_tuple(const struct table *t, const void *object)

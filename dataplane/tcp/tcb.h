@@ -115,7 +115,7 @@ static_assert(offsetof(struct tcb, stream) == 0, "a stream is its tcb");
 
 static inline struct tcb *tcb_of(const struct stream *s)
 {
-    return (struct tcb *)(uintptr_t)s;
+    return (struct tcb *)(const void *)s;
 }
 
 static inline bool tcb_has(const struct tcb *tcb, uint32_t flag)
