@@ -65,6 +65,7 @@ struct log {
 
     struct sink out, access; /* access.fd -1: records go to out */
     struct log_clock clock;
+    bool has_rings;    /* as of the last pass */
     uint64_t deadline; /* once stopping */
 };
 
@@ -297,7 +298,7 @@ static void do_reopen(struct log *l)
 static void log_sleep(struct log *l, unsigned empty)
 {
     struct pollfd p = {.fd = l->wake_fd, .events = POLLIN};
-    int ms = l->nrings == 0 ? -1 : empty < IDLE_AFTER ? BUSY_POLL_MS : IDLE_POLL_MS;
+    int ms = !l->has_rings ? -1 : empty < IDLE_AFTER ? BUSY_POLL_MS : IDLE_POLL_MS;
     uint64_t n;
 
     atomic_store(&l->asleep, true);
@@ -334,6 +335,7 @@ static bool log_pass(struct log *l)
         l->nrings = 0;
         l->rings_leaving = false;
     }
+    l->has_rings = l->nrings > 0;
     if (!any && !access)
         l->flush_done = flush;
     pthread_cond_broadcast(&l->idle);
