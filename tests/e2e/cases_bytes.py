@@ -155,18 +155,25 @@ class Loss:
         sh("tc", "qdisc", "del", "dev", self.device, "clsact", ok=False)
 
 
-@case("64 MiB each way while 2 % of the packets are lost", seconds=280)
+def lossy(world, size, download_port, upload, seconds):
+    with Loss(world.folder, 20):
+        download(world, size, download_port, seconds)
+        upload(size, seconds)
+
+
+@case("8 MiB each way while 2 % of the packets are lost", seconds=130)
 def loss(world):
-    with Loss(world.folder, 20):
-        download(world, 64 * MIB, WEB, 130)
-        upload_http(world, 64 * MIB, 130)
+    lossy(world, 8 * MIB, WEB, lambda size, seconds: upload_http(world, size, seconds), 60)
 
 
-@case("64 MiB each way through the tunnel while 2 % are lost", long=True, seconds=280)
+@case("8 MiB each way through the tunnel while 2 % are lost", seconds=130)
 def loss_l4(world):
-    with Loss(world.folder, 20):
-        download(world, 64 * MIB, L4, 130)
-        upload_l4(64 * MIB, 130)
+    lossy(world, 8 * MIB, L4, upload_l4, 60)
+
+
+@case("64 MiB each way while 2 % of the packets are lost", long=True, seconds=500)
+def loss_long(world):
+    lossy(world, 64 * MIB, WEB, lambda size, seconds: upload_http(world, size, seconds), 240)
 
 
 @case("small requests while 10 % of the packets are lost", seconds=90)

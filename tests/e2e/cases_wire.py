@@ -220,6 +220,8 @@ def steer(_):
                 "for i in range(200):\n    s.sendall(b'x' * 500)\n    n = 0\n"
                 "    while n < 500:\n        n += len(s.recv(500))\nprint('fine')\n")
         try:
+            until(lambda: far.run("curl", "-sS", "http://10.80.0.2:9000/size/1", ok=False)[0] == 0,
+                  10, "the far origin")
             for _ in range(3):
                 out = far.run("curl", "-sS", "--max-time", "5", "http://10.80.0.1:8080/size/3000")[1]
                 equal(out.encode("latin-1", "replace")[:3], b"\x00\x01\x02", "through the VIP")
