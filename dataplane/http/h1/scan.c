@@ -83,7 +83,8 @@ int h1_scan_head(struct h1_scan *s, const char *buf, size_t len, const struct h1
     /* What lies beyond the limit is never looked at. */
     uint64_t most = (uint64_t)s->start + limits->head_size;
     bool over = len >= most;
-    int ret = scan_lines(s, buf, over ? (uint32_t)most : (uint32_t)len);
+    /* Nor is anything when the limit has come down since (a reload) and lies behind us. */
+    int ret = s->pos_ < most ? scan_lines(s, buf, over ? (uint32_t)most : (uint32_t)len) : 0;
     if (ret == 0 && over)
         return scan_fail(s, s->has_start_line ? HTTP_ERR_LONG_HEAD : HTTP_ERR_LONG_TARGET);
     return ret;
