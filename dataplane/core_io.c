@@ -225,6 +225,7 @@ int io_init(struct core_io *io, const struct core_opts *o, const struct snapshot
     if (!io->rx || !io->tx) {
         rte_ring_free(io->rx);
         rte_ring_free(io->tx);
+        io->rx = io->tx = NULL;
         return -ENOMEM;
     }
     for (unsigned i = 0; i < CONFIG_MAX_CORES; i++)
