@@ -66,7 +66,8 @@ static enum step refuse(struct client *c, const struct http_head *head, int stat
     record_finish(&r, c, c->since, status, reason_of(status));
     rope_clear(client_proxy(c)->ropes, &c->out);
     client_answer(c, status, head && head->method == HTTP_HEAD,
-                  parsed && head->keep_alive && head->framing == HTTP_BODY_NONE);
+                  parsed && head->keep_alive && head->version_minor > 0 &&
+                      head->framing == HTTP_BODY_NONE);
     return STEP_AGAIN;
 }
 
@@ -113,6 +114,15 @@ static enum step on_head(struct client *c, const char *base, uint32_t end)
     return STEP_AGAIN;
 }
 
+/* By way of a half-close: a request that comes at this moment must not turn the answer before it
+ * into a RST. */
+static enum step say_goodbye(struct client *c)
+{
+    c->keep_alive = false;
+    c->state = CLIENT_FLUSH;
+    return STEP_AGAIN;
+}
+
 /* Silence before a request ends the connection; silence inside a head is answered. */
 static enum step head_timeout(struct client *c)
 {
@@ -138,9 +148,7 @@ static enum step read_head(struct client *c)
     if (end > 0)
         return on_head(c, base, (uint32_t)end);
     if (client_proxy(c)->draining && c->in.len == 0)
-        return STEP_DONE;
-    if (client_now(c) >= head_due(c))
-        return head_timeout(c);
+        return say_goodbye(c);
 
     bool was_idle = c->in.len == 0;
     ssize_t n = stream_read(c->c.stream, &c->c.task, &c->in, RELAY_BYTES);
@@ -150,6 +158,8 @@ static enum step read_head(struct client *c)
         return STEP_AGAIN;
     }
     if (n == -EAGAIN) {
+        if (client_now(c) >= head_due(c))
+            return head_timeout(c);
         sleep_arm(&c->c.timer, &c->c.task, head_due(c));
         return STEP_WAIT;
     }

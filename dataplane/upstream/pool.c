@@ -123,7 +123,8 @@ void pool_release(struct upconn *c)
     struct upstream *up = ep->upstream;
     assert(c->in_use_);
     c->requests++;
-    if (ep->removed_ || up->removed_ || ep->nidle_ >= up->pool || !is_fit(c)) {
+    if (ep->removed_ || up->removed_ || up->set_->closing_ || ep->nidle_ >= up->pool ||
+        !is_fit(c)) {
         pool_discard(c, false);
         return;
     }
@@ -157,6 +158,7 @@ void pool_close_idle(struct endpoint *ep)
 
 void upstreams_close_idle(struct upstreams *u)
 {
+    u->closing_ = true;
     list_for_each_safe(n, tmp, &u->all_)
     {
         struct upstream *up = container_of(n, struct upstream, node_);

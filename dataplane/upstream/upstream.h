@@ -77,6 +77,7 @@ struct upstreams {
     struct upstream **by_index_; /* of the snapshot applied last */
     size_t nby_index_;
     struct slab conns_, endpoints_, upstreams_;
+    bool closing_; /* nothing is pooled any more */
 };
 
 void upstreams_init(struct upstreams *u, struct sched *sched, struct tcp *tcp, uint64_t seed);
@@ -108,7 +109,7 @@ void pool_release(struct upconn *c);
 /* Ends the connection: RST with `abort`, else FIN after what was written. */
 void pool_discard(struct upconn *c, bool abort);
 
-/* Closes every idle connection. */
+/* Closes every idle connection; those in use are closed when they are given back. */
 void upstreams_close_idle(struct upstreams *u);
 
 #endif
