@@ -116,12 +116,21 @@ static enum step tunnel_move(struct tunnel *t, struct direction *d, struct strea
     return STEP_AGAIN;
 }
 
+static void count_bytes(struct tunnel *t, uint64_t sent, uint64_t answered)
+{
+    t->c.listener->count.bytes_in += sent;
+    t->c.listener->count.bytes_out += answered;
+    t->upstream->count.bytes_out += sent;
+    t->upstream->count.bytes_in += answered;
+}
+
 static enum step tunnel_open(struct tunnel *t)
 {
     struct stream *client = t->c.stream, *origin = t->conn->stream;
-    struct listener_counters *count = &t->c.listener->count;
-    enum step up = tunnel_move(t, &t->up, client, origin, &count->bytes_in);
-    enum step down = tunnel_move(t, &t->down, origin, client, &count->bytes_out);
+    uint64_t sent = 0, answered = 0;
+    enum step up = tunnel_move(t, &t->up, client, origin, &sent);
+    enum step down = tunnel_move(t, &t->down, origin, client, &answered);
+    count_bytes(t, sent, answered);
     if (up == STEP_DONE || down == STEP_DONE)
         return tunnel_cut(t);
     if (t->up.ended && t->down.ended)
