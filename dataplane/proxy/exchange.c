@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,17 +77,27 @@ static void format_addr(char *to, uint32_t addr)
     }
 }
 
+static void format_endpoint(char *to, size_t size, const struct endpoint *ep)
+{
+    char addr[INET_ADDRSTRLEN];
+    format_addr(addr, ep->addr);
+    snprintf(to, size, "%s:%u", addr, ep->port);
+}
+
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
     const struct http_head *head = request_head(x);
-    char addr[INET_ADDRSTRLEN];
+    char addr[INET_ADDRSTRLEN], host[INET_ADDRSTRLEN + 6] = "";
     if (!head)
         return -EINVAL;
     format_addr(addr, x->record.client_addr);
+    if (!http_head_has(head, HTTP_H_HOST))
+        format_endpoint(host, sizeof(host), x->conn->endpoint);
     struct h1_request_edit edit = {
         .forwarded = http->forwarded,
         .client_addr = addr,
+        .default_host = host,
         .via = http->via,
     };
     h1_request_framing(head, &edit);
@@ -114,6 +125,7 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
     x->head_request = head->method == HTTP_HEAD;
     x->client_minor = head->version_minor;
     x->keep_alive = head->keep_alive;
+    x->expects = head->expect_continue;
     record_init(&x->record, c);
     record_request(&x->record, head);
     int err =
@@ -136,8 +148,15 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
     return 0;
 }
 
+/* What becomes of the origin's connection. */
+enum leave {
+    LEAVE_BROKEN, /* in the middle of something: RST, lest the origin take it for whole */
+    LEAVE_CLOSED, /* all was said, but one side wants no more: FIN */
+    LEAVE_POOLED,
+};
+
 /* Lets go of the origin's connection in this attempt. */
-static void end_attempt(struct exchange *x, bool reusable)
+static void end_attempt(struct exchange *x, enum leave how)
 {
     struct rope_pool *ropes = proxy_of(x)->ropes;
     rope_clear(ropes, &x->up);
@@ -147,18 +166,18 @@ static void end_attempt(struct exchange *x, bool reusable)
     h1_body_fini(&x->resp, ropes);
     if (!x->conn)
         return;
-    if (reusable && clean)
+    if (how == LEAVE_POOLED && clean)
         pool_release(x->conn);
     else
-        pool_discard(x->conn, true);
+        pool_discard(x->conn, how == LEAVE_BROKEN || !clean);
     x->conn = NULL;
 }
 
-static void exchange_free(struct exchange *x, bool reusable)
+static void exchange_free(struct exchange *x, enum leave how)
 {
     struct client *c = x->client;
     struct proxy *p = proxy_of(x);
-    end_attempt(x, reusable);
+    end_attempt(x, how);
     exchange_drop_head(x);
     h1_body_fini(&x->body, p->ropes);
     c->c.task.label = NULL;
@@ -171,7 +190,17 @@ void exchange_cancel(struct exchange *x, enum access_reason why)
 {
     x->record.attempts = x->attempts;
     record_finish(&x->record, x->client, x->started, x->status, why);
-    exchange_free(x, false);
+    exchange_free(x, LEAVE_BROKEN);
+}
+
+/* Breaks the client's connection: a part of an answer must never look whole. */
+static enum step cut_client(struct exchange *x, enum access_reason why)
+{
+    struct client *c = x->client;
+    exchange_cancel(x, why);
+    stream_abort(c->c.stream);
+    c->c.stream = NULL;
+    return STEP_DONE;
 }
 
 enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
@@ -180,21 +209,22 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
     x->record.attempts = x->attempts;
     if (why == ACCESS_request_timeout || why == ACCESS_connect_timeout)
         x->upstream->count.timeouts++;
-    if (x->head_written || why == ACCESS_client_gone) {
-        /* No way to tell the client but to break the connection: a body must never look whole. */
-        if (!x->status)
-            x->status = (uint16_t)status;
+    if (x->head_out)
+        return cut_client(x, why);
+    if (why == ACCESS_client_gone) {
+        /* Nobody waits for an answer; earlier ones may still be on their way to be read. */
+        x->status = (uint16_t)status;
         exchange_cancel(x, why);
-        stream_abort(c->c.stream);
-        c->c.stream = NULL;
         return STEP_DONE;
     }
-    bool whole = x->body.done;
-    bool keep = x->keep_alive && whole;
+    if (x->head_written) {
+        x->record.bytes_out = 0;
+        rope_clear(client_proxy(c)->ropes, &c->out);
+    }
+    bool keep = x->keep_alive && x->body.done && x->client_minor > 0;
     bool head_request = x->head_request;
     record_finish(&x->record, c, x->started, status, why);
-    exchange_free(x, false);
-    rope_clear(client_proxy(c)->ropes, &c->out);
+    exchange_free(x, LEAVE_BROKEN);
     client_answer(c, status, head_request, keep);
     return STEP_AGAIN;
 }
@@ -203,7 +233,7 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
  * that have gone are gone. */
 static bool may_retry(const struct exchange *x)
 {
-    if (x->head_written || x->status != 0 || x->body.total || x->record.bytes_in)
+    if (x->head_written || x->interim_sent || x->body.total)
         return false;
     if (!x->any_sent)
         return x->attempts < MAX_ATTEMPTS;
@@ -219,7 +249,7 @@ enum step exchange_retry(struct exchange *x, int status, enum access_reason why)
         x->fresh = true;
     else
         x->failed = x->conn ? x->conn->endpoint : x->failed;
-    end_attempt(x, false);
+    end_attempt(x, LEAVE_BROKEN);
     x->state = EXCHANGE_PICK;
     return STEP_AGAIN;
 }
@@ -247,19 +277,34 @@ static enum step pick(struct exchange *x)
     return STEP_AGAIN;
 }
 
+/* When the client must have sent more of its body. Once an answer is on its way the client may well
+ * wait for that before it goes on, or never go on. */
+static uint64_t body_due(const struct exchange *x)
+{
+    if (x->state != EXCHANGE_AWAIT_HEAD || x->body.done || x->request_cut || x->expects ||
+        !rope_is_empty(&x->up))
+        return NO_TIME;
+    return x->moved_in + client_http(x->client)->body_timeout;
+}
+
+/* When the client must have taken more of the answer. */
+static uint64_t write_due(const struct exchange *x)
+{
+    if (x->state < EXCHANGE_AWAIT_HEAD || rope_is_empty(&x->client->out))
+        return NO_TIME;
+    return x->moved_out + client_http(x->client)->body_timeout;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* The nearest of the deadlines that apply now. */
 static uint64_t exchange_due(const struct exchange *x)
 {
-    uint64_t due = x->deadline;
-    uint64_t body = client_http(x->client)->body_timeout;
-    if (x->state == EXCHANGE_CONNECT && x->connect_due < due)
-        due = x->connect_due;
-    if (x->state >= EXCHANGE_AWAIT_HEAD && !x->body.done && !x->request_cut &&
-        rope_is_empty(&x->up) && x->moved_in + body < due)
-        due = x->moved_in + body;
-    if (!rope_is_empty(&x->client->out) && x->moved_out + body < due)
-        due = x->moved_out + body;
-    return due;
+    uint64_t due = earlier(x->deadline, earlier(body_due(x), write_due(x)));
+    return x->state == EXCHANGE_CONNECT ? earlier(due, x->connect_due) : due;
 }
 
 static enum step wait(struct exchange *x)
@@ -284,10 +329,15 @@ static enum step connecting(struct exchange *x)
         return exchange_retry(x, 502, ACCESS_connect_failed);
     }
     err = exchange_write_head(x);
+    /* A chunked body may have been read to its end without a byte of payload before this attempt.
+     */
+    if (!err && x->body.kind == HTTP_BODY_CHUNKED && x->body.done)
+        err = h1_body_encode_last(proxy_of(x)->ropes, &x->up, NULL);
     if (err)
         return exchange_fail(x, 503, ACCESS_no_memory);
+    head_reader_reset_response(&x->reader);
     x->state = EXCHANGE_AWAIT_HEAD;
-    x->moved_in = client_now(x->client);
+    x->asked = x->moved_in = client_now(x->client);
     return STEP_AGAIN;
 }
 
@@ -307,16 +357,11 @@ static enum step check_time(struct exchange *x)
     uint64_t now = client_now(x->client);
     if (now >= x->deadline)
         return exchange_fail(x, 504, ACCESS_request_timeout);
-    if (now < exchange_due(x) || x->state < EXCHANGE_AWAIT_HEAD)
-        return STEP_AGAIN;
-    if (!rope_is_empty(&x->client->out)) {
-        struct client *c = x->client;
-        exchange_cancel(x, ACCESS_write_timeout);
-        stream_abort(c->c.stream);
-        c->c.stream = NULL;
-        return STEP_DONE;
-    }
-    return exchange_fail(x, 408, ACCESS_body_timeout);
+    if (now >= write_due(x))
+        return cut_client(x, ACCESS_write_timeout);
+    if (now >= body_due(x))
+        return exchange_fail(x, 408, ACCESS_body_timeout);
+    return STEP_AGAIN;
 }
 
 static enum step transfer(struct exchange *x)
@@ -358,11 +403,13 @@ enum step exchange_complete(struct exchange *x)
 {
     struct client *c = x->client;
     bool keep = x->keep_alive && x->body.done;
-    bool reusable = x->resp_reusable && x->request_sent && x->body.done;
+    enum leave how = !x->request_sent || !x->body.done ? LEAVE_BROKEN
+                     : x->resp_reusable                ? LEAVE_POOLED
+                                                       : LEAVE_CLOSED;
     x->record.attempts = x->attempts;
     x->upstream->count.responses++;
     record_finish(&x->record, c, x->started, x->status, ACCESS_ok);
-    exchange_free(x, reusable);
+    exchange_free(x, how);
     c->keep_alive = keep;
     c->state = CLIENT_FLUSH;
     c->flushed = client_now(c);

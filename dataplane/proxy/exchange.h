@@ -33,9 +33,13 @@ struct exchange {
     uint8_t client_minor;
     bool request_sent; /* all of it has been given to TCP */
     bool request_cut;  /* the origin no longer takes it; only the response is of interest */
-    bool head_written; /* a final response head is in the client's rope */
+    bool expects;      /* the client holds its body back until it is told to go on */
     bool any_sent;     /* a byte of the request was given to TCP in this attempt */
+    bool interim_sent; /* an interim response has gone to the client's rope */
+    bool head_written; /* a final response head is in the client's rope, and nothing before it */
+    bool head_out;     /* a byte of it was given to TCP: from here on there is no other answer */
     uint64_t started, deadline, connect_due;
+    uint64_t asked;     /* the request's head was written in this attempt */
     uint64_t moved_in;  /* last time the client's body moved, or we began to want it */
     uint64_t moved_out; /* last time the client took bytes, or we had none for it */
 
@@ -75,7 +79,8 @@ int exchange_write_head(struct exchange *x);
 /* No further attempt will be made: the request's head is not needed any more. */
 void exchange_drop_head(struct exchange *x);
 
-/* Ends with an answer of our own, or, when a head is out already, by cutting the client off. */
+/* Ends with an answer of our own, in place of one of which no byte has gone out yet, or else by
+ * cutting the client off. */
 enum step exchange_fail(struct exchange *x, int status, enum access_reason why);
 
 /* The origin let us down before a byte of the response: another attempt if that is safe, else

@@ -59,6 +59,12 @@ void head_reader_reset(struct head_reader *h)
     *h = (struct head_reader){0};
 }
 
+void head_reader_reset_response(struct head_reader *h)
+{
+    head_reader_reset(h);
+    h1_scan_init_response(&h->scan);
+}
+
 char *head_reader_steal(struct head_reader *h)
 {
     char *buf = h->buf;

@@ -18,8 +18,11 @@ struct head_reader {
 int head_reader_scan(struct head_reader *h, const struct rope *in, const struct h1_limits *limits,
                      const char **ret_base);
 
-/* Frees the buffer and starts anew. */
+/* Frees the buffer and starts anew, for a request. */
 void head_reader_reset(struct head_reader *h);
+
+/* The same, for a response: nothing may stand before it. */
+void head_reader_reset_response(struct head_reader *h);
 
 /* The buffer becomes the caller's to free(); NULL when the head was read in place. */
 char *head_reader_steal(struct head_reader *h);

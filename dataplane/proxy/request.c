@@ -59,6 +59,7 @@ static enum step decode(struct exchange *x)
         return exchange_fail(x, 503, ACCESS_no_memory);
     if (n == 0 && !x->body.done)
         return STEP_WAIT;
+    x->expects = false;
     if (frame(x, &payload) < 0) {
         rope_clear(ropes, &payload);
         return exchange_fail(x, 503, ACCESS_no_memory);
@@ -72,6 +73,7 @@ static enum step read_body(struct exchange *x)
     ssize_t n = stream_read(c->c.stream, &c->c.task, &c->in, RELAY_BYTES);
     if (n > 0) {
         x->moved_in = client_now(c);
+        x->expects = false;
         return STEP_AGAIN;
     }
     if (n == -EAGAIN)

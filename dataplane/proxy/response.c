@@ -6,7 +6,7 @@
 /* The origin's side ended or broke before a final head. */
 static enum step no_head(struct exchange *x, int err)
 {
-    bool nothing = rope_is_empty(&x->in) && x->status == 0;
+    bool nothing = rope_is_empty(&x->in);
     if (err)
         x->upstream->count.resets++;
     if (!nothing)
@@ -35,8 +35,13 @@ static enum step read_origin(struct exchange *x)
 static int interim(struct exchange *x, const struct http_head *head)
 {
     struct proxy *p = client_proxy(x->client);
+    if (head->status == 100 && x->expects) {
+        x->expects = false;
+        x->moved_in = client_now(x->client);
+    }
     if (x->client_minor == 0)
         return 0;
+    x->interim_sent = true;
     struct h1_response_edit edit = {
         .client_minor = x->client_minor,
         .via = client_http(x->client)->via,
@@ -68,7 +73,7 @@ static int final(struct exchange *x, const struct http_head *head)
     x->status = head->status;
     x->head_written = true;
     x->state = EXCHANGE_RELAY;
-    x->record.upstream_ns = client_now(c) - x->started;
+    x->record.upstream_ns = client_now(c) - x->asked;
     exchange_drop_head(x);
     return 0;
 }
@@ -87,7 +92,7 @@ static enum step on_head(struct exchange *x, const char *base, uint32_t end)
     if (err)
         return exchange_fail(x, 503, ACCESS_no_memory);
     rope_trim_head(p->ropes, &x->in, end);
-    head_reader_reset(&x->reader);
+    head_reader_reset_response(&x->reader);
     return STEP_AGAIN;
 }
 
@@ -98,8 +103,7 @@ static enum step await_head(struct exchange *x)
     int end = head_reader_scan(&x->reader, &x->in, &limits, &base);
     if (end == -500)
         return exchange_fail(x, 503, ACCESS_no_memory);
-    /* No empty line may stand before an answer. */
-    if (end < 0 || x->reader.scan.start > 0)
+    if (end < 0)
         return exchange_fail(x, 502, ACCESS_upstream_malformed);
     if (end > 0)
         return on_head(x, base, (uint32_t)end);
@@ -133,9 +137,10 @@ static enum step relay(struct exchange *x)
         return exchange_complete(x);
     if (!rope_is_empty(&x->in)) {
         ssize_t n = h1_body_decode(&x->resp, ropes, &x->in, &payload, RELAY_BYTES);
+        if (n == -ENOMEM)
+            return exchange_fail(x, 503, ACCESS_no_memory);
         if (n < 0)
-            return exchange_fail(x, 502,
-                                 n == -ENOMEM ? ACCESS_no_memory : ACCESS_upstream_malformed);
+            return exchange_fail(x, 502, ACCESS_upstream_malformed);
         if (n > 0 || x->resp.done)
             goto framed;
     }
@@ -146,7 +151,7 @@ framed:
     /* The end of a close-delimited body comes without bytes; a chunked client must hear of it. */
     if (frame(x, &payload) < 0) {
         rope_clear(ropes, &payload);
-        return exchange_fail(x, 502, ACCESS_no_memory);
+        return exchange_fail(x, 503, ACCESS_no_memory);
     }
     return STEP_AGAIN;
 }
@@ -160,8 +165,8 @@ static int write_down(struct exchange *x)
         if (n < 0)
             return (int)n;
         x->moved_out = client_now(c);
+        x->head_out = x->head_written;
     }
-    x->moved_out = client_now(c);
     return 0;
 }
 
@@ -185,6 +190,9 @@ enum step exchange_pump_response(struct exchange *x)
         if (err)
             return err == -EAGAIN ? STEP_WAIT : exchange_fail(x, 499, ACCESS_client_gone);
     }
+    /* The client's time begins when there is something for it to take. */
+    if (rope_is_empty(&c->out))
+        x->moved_out = client_now(c);
     enum step s = produce(x);
     if (c->x != x || s != STEP_WAIT || rope_is_empty(&c->out))
         return s;

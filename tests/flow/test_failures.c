@@ -196,7 +196,6 @@ static void a_body_cut_short_breaks_the_clients_connection(void **state)
     static const char *const answers[] = {
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nnot a hundred",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX",
     };
     for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
         for (int reset = 0; reset < 2; reset++) {
@@ -205,8 +204,7 @@ static void a_body_cut_short_breaks_the_clients_connection(void **state)
             peer_say(c, GET);
             struct peer *o = flow_origin(w);
             peer_say(o, answers[i]);
-            if (i < 2) /* a bad chunk that comes with the head may break it all */
-                assert_int_equal(flow_status(c), 200);
+            assert_int_equal(flow_status(c), 200);
             world_sleep(w, WORLD_MS);
             if (reset)
                 peer_abort(o);
@@ -269,12 +267,14 @@ static void a_pooled_connection_that_closes_under_a_get_is_retried(void **state)
     assert_int_equal(flow_status(c), 200);
     peer_expect(c, "ok");
     peer_say(c, GET);
+    world_sleep(w, 50000); /* half way to the proxy */
     peer_close(o);
     struct peer *second = world_accept(w);
     assert_has(peer_expect_through(second, "\r\n\r\n"), "GET / ");
     peer_say(second, OK2);
     assert_int_equal(flow_status(c), 200);
     peer_expect(c, "ok");
+    assert_int_equal(world_status(w)->upstreams[0].attempts, 3);
     world_free(w);
 }
 
