@@ -73,6 +73,10 @@ enum step exchange_pump_request(struct exchange *x);
 /* response.c */
 enum step exchange_pump_response(struct exchange *x);
 
+/* Takes the head, `end` bytes at the front of client->in, for this and later attempts. 0 or
+ * -ENOMEM: nothing taken then. */
+int exchange_keep_head(struct exchange *x, uint32_t end);
+
 /* Writes the request's head for a new attempt into x->up. 0 or -errno. */
 int exchange_write_head(struct exchange *x);
 

@@ -1,0 +1,99 @@
+/* A request's head, from the client's bytes to the origin's: kept as it came, written for each
+ * attempt. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dataplane/proxy/exchange.h"
+
+static struct proxy *proxy_of(const struct exchange *x)
+{
+    return client_proxy(x->client);
+}
+
+int exchange_keep_head(struct exchange *x, uint32_t end)
+{
+    struct client *c = x->client;
+    struct rope_pool *ropes = proxy_of(x)->ropes;
+    x->head_start = c->head.scan.start;
+    x->head_len = end - x->head_start;
+    if (c->head.buf) {
+        x->head_buf = head_reader_steal(&c->head);
+        rope_trim_head(ropes, &c->in, end);
+        return 0;
+    }
+    head_reader_reset(&c->head);
+    return rope_move(ropes, &x->head, &c->in, end) == (ssize_t)end ? 0 : -ENOMEM;
+}
+
+static const char *head_base(const struct exchange *x)
+{
+    return (x->head_buf ? x->head_buf : rope_node_data(x->head.head)) + x->head_start;
+}
+
+void exchange_drop_head(struct exchange *x)
+{
+    free(x->head_buf);
+    x->head_buf = NULL;
+    rope_clear(proxy_of(x)->ropes, &x->head);
+}
+
+/* The parsed head: what exchange_start() left, or read anew. NULL: it doesn't parse any more. */
+static const struct http_head *request_head(struct exchange *x)
+{
+    struct proxy *p = proxy_of(x);
+    struct http_head *head = &p->request;
+    struct h1_limits limits = {.head_size = x->head_len};
+    if (p->request_of == x) {
+        head->base = head_base(x);
+        return head;
+    }
+    /* The table of fields is as large as the newest snapshot's limit; a reload may have lowered it
+     * since this head was accepted. */
+    p->request_of = NULL;
+    *head = (struct http_head){0};
+    http_head_init(head, p->fields, p->nfields);
+    return h1_parse_request(head_base(x), x->head_len, &limits, head) == 0 ? head : NULL;
+}
+
+static void format_addr(char *to, uint32_t addr)
+{
+    const uint8_t *b = (const uint8_t *)&addr;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned v = b[i];
+        if (v >= 100)
+            *to++ = (char)('0' + v / 100);
+        if (v >= 10)
+            *to++ = (char)('0' + v / 10 % 10);
+        *to++ = (char)('0' + v % 10);
+        *to++ = i < 3 ? '.' : 0;
+    }
+}
+
+static void format_endpoint(char *to, size_t size, const struct endpoint *ep)
+{
+    char addr[INET_ADDRSTRLEN];
+    format_addr(addr, ep->addr);
+    snprintf(to, size, "%s:%u", addr, ep->port);
+}
+
+int exchange_write_head(struct exchange *x)
+{
+    const struct config_http *http = client_http(x->client);
+    const struct http_head *head = request_head(x);
+    char addr[INET_ADDRSTRLEN], host[INET_ADDRSTRLEN + 6] = "";
+    if (!head)
+        return -EINVAL;
+    format_addr(addr, x->record.client_addr);
+    if (!http_head_has(head, HTTP_H_HOST))
+        format_endpoint(host, sizeof(host), x->conn->endpoint);
+    struct h1_request_edit edit = {
+        .forwarded = http->forwarded,
+        .client_addr = addr,
+        .default_host = host,
+        .via = http->via,
+    };
+    h1_request_framing(head, &edit);
+    return h1_write_request(proxy_of(x)->ropes, &x->up, head, &edit);
+}
