@@ -60,7 +60,10 @@ static inline ssize_t stream_read(struct stream *s, struct task *t, struct rope 
 }
 
 /* Takes bytes off the front of src as far as the send buffer has room: > 0 bytes taken, -EAGAIN
- * (also while connecting), or the error (src keeps its bytes). src must not be empty. */
+ * (also while connecting), or the error (src keeps its bytes). src must not be empty.
+ *
+ * What stands in front of a taken node in its mbuf is overwritten by headers when nothing else
+ * holds the mbuf: who still needs bytes that it has trimmed off keeps a reference. */
 static inline ssize_t stream_write(struct stream *s, struct task *t, struct rope *src)
 {
     s->wr_task = t;
