@@ -125,14 +125,43 @@ static void on_new_ack(struct tcb *tcb, const struct segment *seg)
     tcb_mark(tcb);
 }
 
-/* RFC 5681 §2: the five conditions of a duplicate ACK; (d) is seg->ack == snd_una. */
-static bool is_dup_ack(const struct tcb *tcb, const struct segment *seg)
+/* Bytes beyond the next ones expected have arrived since the last ACK (RFC 6675 §2). A block that
+ * lies below is a duplicate's (RFC 2883), one beyond what was sent a lie. */
+static bool is_sack_news(struct tcb *tcb, const struct segment *seg)
 {
-    return tcb_flight(tcb) > 0 && seg->len == 0 && !(seg->flags & (SEG_SYN | SEG_FIN)) &&
-           (uint32_t)seg->window << tcb->snd_wscale == tcb->snd_wnd;
+    if (!tcb_has(tcb, TCB_SACK) || !(seg->options & SEG_OPT_SACK))
+        return false;
+    if (seq_leq(seg->sack[0], tcb->snd_una) || seq_leq(seg->sack[1], seg->sack[0]) ||
+        seq_gt(seg->sack[1], tcb->snd_max))
+        return false;
+    bool known = tcb->sacked[0] == seg->sack[0] && tcb->sacked[1] == seg->sack[1];
+    tcb->sacked[0] = seg->sack[0];
+    tcb->sacked[1] = seg->sack[1];
+    return !known;
 }
 
-static void on_dup_ack(struct tcb *tcb)
+/* RFC 5681 §2: the five conditions of a duplicate ACK; (d) is seg->ack == snd_una. A peer that
+ * tunes its buffer changes its window with every ACK: then SACK tells a duplicate from an update.
+ */
+static bool is_dup_ack(struct tcb *tcb, const struct segment *seg)
+{
+    bool news = is_sack_news(tcb, seg);
+    return tcb_flight(tcb) > 0 && seg->len == 0 && !(seg->flags & (SEG_SYN | SEG_FIN)) &&
+           (news || (uint32_t)seg->window << tcb->snd_wscale == tcb->snd_wnd);
+}
+
+/* RFC 5681's third duplicate, or, when ACKs are lost or held together, as much beyond the gap as
+ * three of them would tell of (RFC 6675's IsLost). */
+static bool is_loss(const struct tcb *tcb, const struct segment *seg)
+{
+    if (tcb->dup_acks >= DUP_ACKS_LOSS)
+        return true;
+    return tcb_has(tcb, TCB_SACK) && (seg->options & SEG_OPT_SACK) &&
+           seq_gt(tcb->sacked[0], tcb->snd_una) &&
+           tcb->sacked[1] - tcb->sacked[0] > (DUP_ACKS_LOSS - 1) * tcb->mss;
+}
+
+static void on_dup_ack(struct tcb *tcb, const struct segment *seg)
 {
     tcb->tcp->stats.dup_acks_in++;
     if (tcb->dup_acks < UINT8_MAX)
@@ -143,7 +172,7 @@ static void on_dup_ack(struct tcb *tcb)
         return;
     }
     /* RFC 6582 §3.2 step 2: dup ACKs for what was sent before the last loss say nothing new. */
-    if (tcb->dup_acks != DUP_ACKS_LOSS || seq_leq(tcb->snd_una, tcb->recover))
+    if (!is_loss(tcb, seg) || seq_lt(tcb->snd_una, tcb->recover))
         return;
     tcb->recover = tcb->snd_max;
     tcb->flags |= TCB_RECOVERY | TCB_RESEND_HEAD;
@@ -183,7 +212,7 @@ enum tcp_drop tcb_on_ack(struct tcb *tcb, const struct segment *seg)
             on_fin_acked(tcb);
     } else if (seg->ack == tcb->snd_una) {
         if (is_dup_ack(tcb, seg))
-            on_dup_ack(tcb);
+            on_dup_ack(tcb, seg);
         update_window(tcb, seg);
     }
     return TCP_DROP_accepted;

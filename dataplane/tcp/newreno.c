@@ -56,9 +56,12 @@ static void newreno_on_partial_ack(struct congestion *c, uint32_t mss, uint32_t 
         grow(c, mss);
 }
 
+/* RFC 6582 §3.2 step 3, option 2: back to ssthresh, with the burst that this allows held to an
+ * initial window. (Option 1's single segment leaves too few in flight to notice the next loss but
+ * by a timeout.) */
 static void newreno_on_recovered(struct congestion *c, uint32_t mss, uint32_t flight)
 {
-    uint32_t out = (flight > mss ? flight : mss) + mss;
+    uint32_t out = flight + congestion_initial(mss);
     c->cwnd = out < c->ssthresh ? out : c->ssthresh;
 }
 

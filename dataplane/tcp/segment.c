@@ -55,8 +55,12 @@ static void parse_option(const uint8_t *p, struct segment *s)
         s->options |= SEG_OPT_TS;
         s->ts_val = get32(p + 2);
         s->ts_echo = get32(p + 6);
+    } else if (kind == OPT_SACK && len >= 10 && (len - 2) % 8 == 0) {
+        s->options |= SEG_OPT_SACK;
+        s->sack[0] = get32(p + 2);
+        s->sack[1] = get32(p + 6);
     } else if (!(s->flags & SEG_SYN)) {
-        return; /* the others are for SYNs only; SACK blocks are the sender scoreboard's */
+        return; /* the others are for SYNs only */
     } else if (kind == OPT_MSS && len == 4) {
         s->options |= SEG_OPT_MSS;
         s->mss = get16(p + 2);

@@ -23,6 +23,7 @@ enum segment_option {
     SEG_OPT_WSCALE = 1 << 1,
     SEG_OPT_SACK_OK = 1 << 2,
     SEG_OPT_TS = 1 << 3,
+    SEG_OPT_SACK = 1 << 4,
 };
 
 #define SEG_HDR_LEN     20
@@ -41,7 +42,8 @@ struct segment {
     uint32_t len; /* payload bytes left, trimmed ones not counted */
     uint32_t off; /* of the payload, from m->buf_addr */
     uint32_t ts_val, ts_echo;
-    uint16_t window; /* as it stands in the header */
+    uint32_t sack[2]; /* the first block: what has just arrived (RFC 2018 §4) */
+    uint16_t window;  /* as it stands in the header */
     uint16_t mss;
     uint8_t flags;
     uint8_t options; /* enum segment_option: those present and well formed */
