@@ -147,9 +147,13 @@ class Loss:
 
     def __enter__(self):
         sh("tc", "qdisc", "add", "dev", self.device, "clsact")
-        for way in ("ingress", "egress"):
-            sh("tc", "filter", "add", "dev", self.device, way, "bpf", "da", "obj", self.object,
-               "sec", "tc")
+        try:
+            for way in ("ingress", "egress"):
+                sh("tc", "filter", "add", "dev", self.device, way, "bpf", "da", "obj", self.object,
+                   "sec", "tc")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_):
         sh("tc", "qdisc", "del", "dev", self.device, "clsact", ok=False)

@@ -64,8 +64,9 @@ def enter_own_network():
         os.environ.pop("MILLRACE_E2E_INSIDE")
         return
     env = dict(os.environ, MILLRACE_E2E_INSIDE="1")
-    # /sys shows the network of whoever mounted it.
-    script = "mount -t sysfs sysfs /sys && ip link set lo up && exec \"$@\""
+    # /sys shows the network of whoever mounted it; tc and ip want a bpffs to load programs.
+    script = "mount -t sysfs sysfs /sys && mount -t bpf bpf /sys/fs/bpf; ip link set lo up && " \
+             "exec \"$@\""
     os.execvpe("unshare", ["unshare", "--net", "--mount", "sh", "-c", script, "sh",
                            sys.executable, *sys.argv], env)
 
