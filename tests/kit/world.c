@@ -361,6 +361,12 @@ static void start_cores(struct world *w, const struct world_opts *o)
     }
 }
 
+static struct rte_mempool *pool_of(const struct world_opts *o, unsigned end)
+{
+    unsigned n = end == 1 && o->proxy_mbufs ? o->proxy_mbufs : o->mbufs;
+    return o->plain ? kit_pool_new_plain(n) : kit_pool_new(n ? n : 4095);
+}
+
 struct world *world_new(const struct world_opts *o)
 {
     struct world *w = calloc(1, sizeof(*w));
@@ -381,8 +387,7 @@ struct world *world_new(const struct world_opts *o)
                            .pad = true};
     wo.path.misroute_ppm = o->misroute_ppm;
     for (unsigned i = 0; i < 3; i++)
-        wo.pools[i] = w->pools[i] =
-            o->plain ? kit_pool_new_plain(o->mbufs) : kit_pool_new(o->mbufs ? o->mbufs : 4095);
+        wo.pools[i] = w->pools[i] = pool_of(o, i);
     w->wire = wire_new(&wo);
     assert_non_null(w->wire);
     w->snapshot = parse(o->yaml);

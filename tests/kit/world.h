@@ -66,6 +66,7 @@ struct world_opts {
     unsigned cores; /* 0: 1 */
     struct wire_path path;
     unsigned mbufs;        /* a pool; 0: 4095 */
+    unsigned proxy_mbufs;  /* of the proxy's pool; 0: as `mbufs` */
     bool plain;            /* for benchmarks: stock pools, no transcript; don't world_free() it */
     uint32_t misroute_ppm; /* frames that reach the wrong core's queue */
 };
