@@ -4,7 +4,10 @@
     ./run bench memory [--connections N]
 
 (VmRSS + HugetlbPages) when sized for and holding N connections, minus the same when sized for and
-holding one, by N. Every connection has carried one request. Into build/bench/memory.json.
+holding one, by N. Both have answered N requests, so that the packet buffers that any traffic touches
+are touched in both: with N connections one each, with one connection all of them. The difference has in
+it what the packet pool grows by when it is sized for many; what one more connection costs is told
+apart, from N / 2 to N. Into build/bench/memory.json.
 """
 
 import argparse
@@ -42,14 +45,15 @@ def resident_kib(pid):
     return sum(int(v) for v in found.values())
 
 
-def held(folder, connections):
+def held(folder, connections, requests):
     with Setting(Sized, folder, connections=connections) as s:
         clients = []
         for _ in range(connections):
             client = Client(OURS, PORT)
             clients.append(client)
-            a = client.send("GET / HTTP/1.1\nHost: a\n\n").answer()
-            check(a.status == 200, f"{a}")
+            for _ in range(requests // connections):
+                a = client.send("GET / HTTP/1.1\nHost: a\n\n").answer()
+                check(a.status == 200, f"{a}")
         time.sleep(2)  # the memory of a request that has just ended is not the connection's
         got = numbers(s.proxy.process.status(), "clients")
         check(got == connections, f"{got} connections held, not {connections}")
@@ -67,13 +71,16 @@ def main():
     args = p.parse_args()
     check(args.connections + 100 < min(scene.HARD, 28000), "not so many files or ports")
     enter_own_network()
+    n = args.connections
     with Folder() as folder:
-        one, many = held(folder, 1), held(folder, args.connections)
-    each = (many - one) * 1024 / args.connections
-    path = scene.save("memory.json", {**scene.header(), "connections": args.connections,
-                                      "resident_kib": {"1": one, str(args.connections): many},
-                                      "bytes_per_connection": round(each, 1)})
-    print(f"{each:.0f} bytes a connection\n{path}")
+        one, half, many = (held(folder, count, n) for count in (1, n // 2, n))
+    each = (many - one) * 1024 / n
+    one_more = (many - half) * 1024 / (n - n // 2)
+    path = scene.save("memory.json", {**scene.header(), "connections": n,
+                                      "resident_kib": {1: one, n // 2: half, n: many},
+                                      "bytes_per_connection": round(each, 1),
+                                      "bytes_one_more_connection": round(one_more, 1)})
+    print(f"{each:.0f} bytes a connection, {one_more:.0f} for one more\n{path}")
     return 0
 
 
