@@ -229,18 +229,17 @@ static bool drain_lines(struct log *l)
 static bool drain_access(struct log *l)
 {
     struct sink *s = l->access.fd >= 0 ? &l->access : &l->out;
-    const struct access_record *r;
+    struct access_record r;
     bool any = false, more = true;
 
     while (more) {
         more = false;
         for (unsigned i = 0; i < l->nrings; i++) {
             for (unsigned n = 0; n < 32 && sink_has_room(s); n++) {
-                if (!(r = access_ring_peek(l->rings[i])))
+                if (!access_ring_take(l->rings[i], &r))
                     break;
-                s->len += log_format_access(s->buf + s->len, r, l->format, &l->clock);
+                s->len += log_format_access(s->buf + s->len, &r, l->format, &l->clock);
                 s->records++;
-                access_ring_pop(l->rings[i]);
                 more = any = true;
             }
         }

@@ -1,17 +1,30 @@
 #include "dataplane/proxy/access_log.h"
 
+#include <assert.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Single producer, single consumer. `tail_` is written by the core with release and read by the log
- * thread with acquire: it publishes the record. `head_` is written by the log thread with release
- * and read by the core with acquire: it gives the slot back. */
+#define CELL      64u
+#define MAX_CELLS 8u
+#define FIXED     offsetof(struct access_record, method)
+
+/* A packed record: its length, the fixed part, then each text as a length byte and its bytes. */
+#define TEXTS(X)       X(method) X(listener) X(upstream) X(host) X(target)
+#define TEXT_MAX(name) +sizeof(((struct access_record *)0)->name)
+static_assert(sizeof(uint16_t) + FIXED + (0 TEXTS(TEXT_MAX)) <= MAX_CELLS * CELL, "a record fits");
+
+/* Single producer, single consumer; positions count cells and wrap. `tail_` is written by the core
+ * with release and read by the log thread with acquire: it publishes the cells. `head_` is written
+ * by the log thread with release and read by the core with acquire: it gives them back. */
 struct access_ring {
-    uint32_t mask;
-    _Alignas(64) _Atomic uint32_t head_;
-    _Alignas(64) _Atomic uint32_t tail_;
+    uint32_t mask;       /* of cells */
+    uint32_t head_seen_; /* producer's last look at head_ */
+    _Alignas(CELL) _Atomic uint32_t head_;
+    _Alignas(CELL) _Atomic uint32_t tail_;
     _Atomic uint64_t dropped_;
-    _Alignas(64) struct access_record records[];
+    _Alignas(CELL) unsigned char cells[];
 };
 
 static const char *const reason_names[] = {
@@ -27,14 +40,14 @@ const char *access_reason_name(enum access_reason r)
 
 struct access_ring *access_ring_new(uint32_t size)
 {
-    uint32_t n = 16;
-    while (n < size && n < 1u << 24)
-        n <<= 1;
-    size_t bytes = sizeof(struct access_ring) + (size_t)n * sizeof(struct access_record);
-    struct access_ring *r = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    uint32_t cells = 16 * MAX_CELLS;
+    while (cells < (uint64_t)size * MAX_CELLS && cells < 1u << 27)
+        cells <<= 1;
+    struct access_ring *r = aligned_alloc(CELL, sizeof(*r) + (size_t)cells * CELL);
     if (!r)
         return NULL;
-    r->mask = n - 1;
+    r->mask = cells - 1;
+    r->head_seen_ = 0;
     atomic_init(&r->head_, 0);
     atomic_init(&r->tail_, 0);
     atomic_init(&r->dropped_, 0);
@@ -46,34 +59,94 @@ void access_ring_free(struct access_ring *r)
     free(r);
 }
 
-struct access_record *access_ring_reserve(struct access_ring *r)
+static unsigned char *pack_text(unsigned char *to, const char *text)
 {
+    size_t n = strlen(text);
+    *to = (unsigned char)n;
+    memcpy(to + 1, text, n);
+    return to + 1 + n;
+}
+
+static uint32_t pack(unsigned char *to, const struct access_record *record)
+{
+    unsigned char *p = to + sizeof(uint16_t);
+    memcpy(p, record, FIXED);
+    p += FIXED;
+#define PACK(name) p = pack_text(p, record->name);
+    TEXTS(PACK)
+#undef PACK
+    uint16_t len = (uint16_t)(p - to);
+    memcpy(to, &len, sizeof(len));
+    return len;
+}
+
+static const unsigned char *unpack_text(const unsigned char *from, char *to)
+{
+    memcpy(to, from + 1, *from);
+    to[*from] = 0;
+    return from + 1 + *from;
+}
+
+static uint32_t cells_of(uint32_t bytes)
+{
+    return (bytes + CELL - 1) / CELL;
+}
+
+/* How many of `len` bytes from cell `at` on stand before the end; the rest goes on at the front. */
+static size_t before_end(const struct access_ring *r, uint32_t at, size_t len)
+{
+    size_t left = ((size_t)r->mask + 1 - (at & r->mask)) * CELL;
+    return len < left ? len : left;
+}
+
+static void copy_in(struct access_ring *r, uint32_t at, const unsigned char *bytes, uint32_t len)
+{
+    size_t first = before_end(r, at, len);
+    memcpy(r->cells + (size_t)(at & r->mask) * CELL, bytes, first);
+    memcpy(r->cells, bytes + first, len - first);
+}
+
+static void copy_out(const struct access_ring *r, uint32_t at, unsigned char *bytes, uint32_t len)
+{
+    size_t first = before_end(r, at, len);
+    memcpy(bytes, r->cells + (size_t)(at & r->mask) * CELL, first);
+    memcpy(bytes + first, r->cells, len - first);
+}
+
+bool access_ring_put(struct access_ring *r, const struct access_record *record)
+{
+    unsigned char bytes[MAX_CELLS * CELL];
+    uint32_t len = pack(bytes, record), need = cells_of(len);
     uint32_t tail = atomic_load_explicit(&r->tail_, memory_order_relaxed);
-    uint32_t head = atomic_load_explicit(&r->head_, memory_order_acquire);
-    if (tail - head > r->mask) {
+    if (tail - r->head_seen_ + need > r->mask + 1)
+        r->head_seen_ = atomic_load_explicit(&r->head_, memory_order_acquire);
+    if (tail - r->head_seen_ + need > r->mask + 1) {
         atomic_fetch_add_explicit(&r->dropped_, 1, memory_order_relaxed);
-        return NULL;
+        return false;
     }
-    return &r->records[tail & r->mask];
+    copy_in(r, tail, bytes, len);
+    atomic_store_explicit(&r->tail_, tail + need, memory_order_release);
+    return true;
 }
 
-void access_ring_commit(struct access_ring *r)
+bool access_ring_take(struct access_ring *r, struct access_record *ret_record)
 {
-    uint32_t tail = atomic_load_explicit(&r->tail_, memory_order_relaxed);
-    atomic_store_explicit(&r->tail_, tail + 1, memory_order_release);
-}
-
-const struct access_record *access_ring_peek(struct access_ring *r)
-{
+    unsigned char bytes[MAX_CELLS * CELL];
     uint32_t head = atomic_load_explicit(&r->head_, memory_order_relaxed);
     uint32_t tail = atomic_load_explicit(&r->tail_, memory_order_acquire);
-    return head == tail ? NULL : &r->records[head & r->mask];
-}
-
-void access_ring_pop(struct access_ring *r)
-{
-    uint32_t head = atomic_load_explicit(&r->head_, memory_order_relaxed);
-    atomic_store_explicit(&r->head_, head + 1, memory_order_release);
+    uint16_t len;
+    if (head == tail)
+        return false;
+    copy_out(r, head, (unsigned char *)&len, sizeof(len));
+    copy_out(r, head, bytes, len);
+    memcpy(ret_record, bytes + sizeof(len), FIXED);
+    const unsigned char *p = bytes + sizeof(len) + FIXED;
+#define UNPACK(name) p = unpack_text(p, ret_record->name);
+    TEXTS(UNPACK)
+#undef UNPACK
+    assert(p == bytes + len);
+    atomic_store_explicit(&r->head_, head + cells_of(len), memory_order_release);
+    return true;
 }
 
 uint64_t access_ring_dropped(const struct access_ring *r)

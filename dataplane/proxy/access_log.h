@@ -1,7 +1,9 @@
 /* Access log records: filled on a core, written by the log thread.
  *
  * One single-producer single-consumer ring a core, bounded; a full ring drops the record and counts
- * it. Nothing here formats or writes: the log thread (control/log.c) does.
+ * it. A record is packed into as few cache lines as its text needs: the two sides are on different
+ * cores, and each line costs both of them a miss. Nothing here formats or writes: the log thread
+ * (control/log.c) does.
  */
 #ifndef MILLRACE_DATAPLANE_PROXY_ACCESS_LOG_H
 #define MILLRACE_DATAPLANE_PROXY_ACCESS_LOG_H
@@ -40,17 +42,16 @@ struct access_record {
 
 struct access_ring;
 
-struct access_ring *
-access_ring_new(uint32_t size); /* rounded up to a power of two; NULL: no memory */
+/* Holds at least `size` records of any length, and at most 8 times as many short ones. NULL: no
+ * memory. */
+struct access_ring *access_ring_new(uint32_t size);
 void access_ring_free(struct access_ring *r);
 
-/* Producer: a slot to fill, then commit; NULL (and counted) when the ring is full. */
-struct access_record *access_ring_reserve(struct access_ring *r);
-void access_ring_commit(struct access_ring *r);
+/* Producer. False (and counted) when the ring is full. */
+bool access_ring_put(struct access_ring *r, const struct access_record *record);
 
-/* Consumer: the oldest record, valid until pop; NULL when empty. */
-const struct access_record *access_ring_peek(struct access_ring *r);
-void access_ring_pop(struct access_ring *r);
+/* Consumer: takes the oldest record; false when there is none. */
+bool access_ring_take(struct access_ring *r, struct access_record *ret_record);
 
 /* Any thread. */
 uint64_t access_ring_dropped(const struct access_ring *r);

@@ -47,11 +47,7 @@ void record_finish(struct access_record *r, struct client *c, uint64_t started, 
     r->reason = (uint8_t)why;
     r->duration_ns = now - started;
     r->wall_ns = (uint64_t)((int64_t)now + p->wall_offset);
-    struct access_record *slot = access_ring_reserve(p->log);
-    if (!slot)
-        return;
-    *slot = *r;
-    access_ring_commit(p->log);
+    access_ring_put(p->log, r);
 }
 
 const char *proxy_date(struct proxy *p)

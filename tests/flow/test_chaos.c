@@ -275,14 +275,13 @@ static void origin_act(struct chaos *x, struct origin *o)
 static void check_records(struct chaos *x)
 {
     struct access_ring *ring = core_access_ring(x->w->cores[0]);
-    const struct access_record *r;
-    while ((r = access_ring_peek(ring))) {
-        assert_true(r->reason < ACCESS_REASON_COUNT && r->status < 600);
-        assert_true(r->version_minor <= 1 && r->attempts <= 3);
-        assert_non_null(memchr(r->target, 0, sizeof(r->target)));
-        if (r->attempts)
-            assert_true(r->duration_ns <= REQUEST_NS + WORLD_MS);
-        access_ring_pop(ring);
+    struct access_record r;
+    while (access_ring_take(ring, &r)) {
+        assert_true(r.reason < ACCESS_REASON_COUNT && r.status < 600);
+        assert_true(r.version_minor <= 1 && r.attempts <= 3);
+        assert_non_null(memchr(r.target, 0, sizeof(r.target)));
+        if (r.attempts)
+            assert_true(r.duration_ns <= REQUEST_NS + WORLD_MS);
         x->records++;
     }
 }

@@ -1,0 +1,101 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dataplane/proxy/access_log.h"
+#include "runtime/rng.h"
+
+static void fill_text(char *to, size_t size, struct rng *g)
+{
+    size_t n = rng_below(g, (uint32_t)size);
+    for (size_t i = 0; i < n; i++)
+        to[i] = (char)(1 + rng_below(g, 255));
+    to[n] = 0;
+}
+
+static struct access_record random_record(uint64_t seed)
+{
+    struct rng g = {seed};
+    struct access_record r;
+    memset(&r, 0, sizeof(r));
+    r.wall_ns = rng_next(&g);
+    r.bytes_out = rng_next(&g);
+    r.status = (uint16_t)rng_below(&g, 600);
+    r.reused = rng_chance(&g, 500000);
+    fill_text(r.method, sizeof(r.method), &g);
+    fill_text(r.listener, sizeof(r.listener), &g);
+    fill_text(r.upstream, sizeof(r.upstream), &g);
+    fill_text(r.host, sizeof(r.host), &g);
+    fill_text(r.target, sizeof(r.target), &g);
+    return r;
+}
+
+static void assert_same(const struct access_record *a, const struct access_record *b)
+{
+    assert_int_equal(a->wall_ns, b->wall_ns);
+    assert_int_equal(a->bytes_out, b->bytes_out);
+    assert_int_equal(a->status, b->status);
+    assert_int_equal(a->reused, b->reused);
+    assert_string_equal(a->method, b->method);
+    assert_string_equal(a->listener, b->listener);
+    assert_string_equal(a->upstream, b->upstream);
+    assert_string_equal(a->host, b->host);
+    assert_string_equal(a->target, b->target);
+}
+
+static void records_of_any_length_come_out_as_they_went_in(void **state)
+{
+    struct access_ring *ring = access_ring_new(16);
+    struct rng g = {7};
+    uint64_t in = 1, out = 1;
+    for (int step = 0; step < 20000; step++) {
+        struct access_record r;
+        if (rng_chance(&g, 500000)) {
+            r = random_record(in);
+            in += access_ring_put(ring, &r);
+        } else if (access_ring_take(ring, &r)) {
+            struct access_record want = random_record(out++);
+            assert_same(&r, &want);
+        } else {
+            assert_int_equal(in, out);
+        }
+        assert_true(in - out <= 16 * 8);
+    }
+    access_ring_free(ring);
+}
+
+static void a_full_ring_drops_and_counts(void **state)
+{
+    struct access_ring *ring = access_ring_new(16);
+    struct access_record r, got;
+    memset(&r, 0, sizeof(r));
+    memset(r.method, 'm', sizeof(r.method) - 1);
+    memset(r.listener, 'l', sizeof(r.listener) - 1);
+    memset(r.upstream, 'u', sizeof(r.upstream) - 1);
+    memset(r.host, 'h', sizeof(r.host) - 1);
+    memset(r.target, 't', sizeof(r.target) - 1);
+    unsigned held = 0;
+    while (access_ring_put(ring, &r))
+        held++;
+    assert_in_range(held, 16, 128); /* the longest records fit as often as was asked for */
+    assert_int_equal(access_ring_dropped(ring), 1);
+    assert_true(access_ring_take(ring, &got));
+    assert_same(&r, &got);
+    assert_true(access_ring_put(ring, &r));
+    assert_false(access_ring_put(ring, &r));
+    assert_int_equal(access_ring_dropped(ring), 2);
+    access_ring_free(ring);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_of_any_length_come_out_as_they_went_in),
+        cmocka_unit_test(a_full_ring_drops_and_counts),
+    };
+    return cmocka_run_group_tests_name("access_log", tests, NULL, NULL);
+}
