@@ -68,8 +68,8 @@ bool sched_is_runnable(const struct sched *s);
 /* When the next timer is due (absolute, ns), UINT64_MAX for none. Exact or early, never late. */
 uint64_t sched_next_timeout(const struct sched *s);
 
-/* Makes `now_ns` the time of the pass that begins, before its first input; sched_step() follows with
- * the same value. */
+/* Makes `now_ns` the time of the pass that begins, before its first input; sched_step() follows
+ * with the same value. */
 static inline void sched_latch(struct sched *s, uint64_t now_ns)
 {
     s->now_ = now_ns;

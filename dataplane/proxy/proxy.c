@@ -195,8 +195,8 @@ int proxy_apply(struct proxy *p, const struct snapshot *s)
     if (!err)
         err = upstreams_apply(&p->upstreams, s);
     if (err) {
-        while (list_last(&p->listeners) != last)
-            remove_listener(p, container_of(list_last(&p->listeners), struct listener, node));
+        for (struct list_node *n; (n = list_last(&p->listeners)) && n != last;)
+            remove_listener(p, container_of(n, struct listener, node));
         return err;
     }
     for (size_t i = 0; i < s->nlisteners; i++) {

@@ -15,7 +15,7 @@ LIBC = set("""assert complex ctype dirent dlfcn endian errno execinfo fcntl fenv
     setjmp signal spawn stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
     string strings syslog termios threads time ucontext unistd wchar wctype x86intrin immintrin
     emmintrin smmintrin nmmintrin tmmintrin cpuid byteswap""".split())
-LIBC_FOLDERS = ("sys/", "arpa/", "net/", "netinet/", "asm/")
+LIBC_FOLDERS = ("sys/", "arpa/", "net/", "netinet/", "asm/", "sanitizer/")
 
 RUNTIME_RTE = {"rte_ring.h", "rte_rcu_qsbr.h", "rte_pause.h", "rte_cycles.h"}
 DATAPLANE_RTE = re.compile(
