@@ -110,16 +110,11 @@ static enum step await_head(struct exchange *x)
     return read_origin(x);
 }
 
+/* Only for a client that gets chunks. */
 static int frame(struct exchange *x, struct rope *payload)
 {
     struct rope_pool *ropes = client_proxy(x->client)->ropes;
     struct rope *out = &x->client->out;
-    x->record.bytes_out += payload->len;
-    x->upstream->count.bytes_in += payload->len;
-    if (!x->resp_chunked) {
-        rope_splice(out, payload);
-        return 0;
-    }
     if (!rope_is_empty(payload)) {
         int err = h1_body_encode_chunk(ropes, out, payload);
         if (err)
@@ -128,29 +123,42 @@ static int frame(struct exchange *x, struct rope *payload)
     return x->resp.done ? h1_body_encode_last(ropes, out, &x->resp.trailers) : 0;
 }
 
+/* Without chunks to make, the body goes straight to what is being written: a small one lands behind
+ * the head, in the same mbuf. */
+static ssize_t decode(struct exchange *x, struct rope *payload)
+{
+    struct client *c = x->client;
+    struct rope *to = x->resp_chunked ? payload : &c->out;
+    ssize_t n = h1_body_decode(&x->resp, client_proxy(c)->ropes, &x->in, to, RELAY_BYTES);
+    if (n > 0) {
+        x->record.bytes_out += (uint64_t)n;
+        x->upstream->count.bytes_in += (uint64_t)n;
+    }
+    return n;
+}
+
 static enum step relay(struct exchange *x)
 {
     struct client *c = x->client;
-    struct rope_pool *ropes = client_proxy(c)->ropes;
     struct rope payload = {0};
     if (x->resp.done || x->resp.kind == HTTP_BODY_NONE)
         return exchange_complete(x);
     if (!rope_is_empty(&x->in)) {
-        ssize_t n = h1_body_decode(&x->resp, ropes, &x->in, &payload, RELAY_BYTES);
+        ssize_t n = decode(x, &payload);
         if (n == -ENOMEM)
             return exchange_fail(x, 503, ACCESS_no_memory);
         if (n < 0)
             return exchange_fail(x, 502, ACCESS_upstream_malformed);
         if (n > 0 || x->resp.done)
-            goto framed;
+            goto decoded;
     }
     enum step s = read_origin(x);
     if (s != STEP_AGAIN || c->x != x || !x->resp.done)
         return s;
-framed:
+decoded:
     /* The end of a close-delimited body comes without bytes; a chunked client must hear of it. */
-    if (frame(x, &payload) < 0) {
-        rope_clear(ropes, &payload);
+    if (x->resp_chunked && frame(x, &payload) < 0) {
+        rope_clear(client_proxy(c)->ropes, &payload);
         return exchange_fail(x, 503, ACCESS_no_memory);
     }
     return STEP_AGAIN;
