@@ -229,7 +229,7 @@ static const struct config_group tunnel_group = {"tunnel",
 static const struct config_key listener_limit_keys[] = {
     {"connections", CONFIG_VALUE, &config_integer, FIELD(config_listener, connections),
      .initial = "10000", RANGE(1, 100000000),
-     .doc = "Clients at once, over all cores; each core gets its share."},
+     .doc = "Clients at once, over all cores; each core gets its share, at least one."},
     END,
 };
 static const struct config_group listener_limits = {

@@ -172,10 +172,12 @@ static int add_listener(struct proxy *p, const struct config_listener *cfg)
     return 0;
 }
 
-/* Every core its share, the first ones what is left over: the sum is the limit. */
+/* Every core its share, the first ones what is left over: the sum is the limit. A core without any
+ * would leave the clients that are its own without an answer, so each has one at the least. */
 static uint32_t share(uint32_t limit, unsigned core, unsigned cores)
 {
-    return limit / cores + (core < limit % cores ? 1 : 0);
+    uint32_t n = limit / cores + (core < limit % cores ? 1 : 0);
+    return n ? n : 1;
 }
 
 static void remove_listener(struct proxy *p, struct listener *l)
