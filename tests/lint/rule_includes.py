@@ -18,13 +18,14 @@ LIBC = set("""assert complex ctype dirent dlfcn endian errno execinfo fcntl fenv
 LIBC_FOLDERS = ("sys/", "arpa/", "net/", "netinet/", "asm/", "sanitizer/")
 
 RUNTIME_RTE = {"rte_ring.h", "rte_rcu_qsbr.h", "rte_pause.h", "rte_cycles.h"}
+COMPILER = {"sanitizer/asan_interface.h"}
 DATAPLANE_RTE = re.compile(
     r"^rte_(mbuf|mbuf_core|mbuf_ptype|mempool|ring|thash|ip_frag|ether|ip|tcp|udp|arp|icmp|byteorder"
     r"|branch_prediction|prefetch|common|cycles|pause|rcu_qsbr|memcpy|hash_crc|jhash)\.h$")
 
 # Folder prefix -> (project prefixes it may include, system headers beyond libc). First match wins.
 TABLE = [
-    ("runtime/", ["runtime/"], lambda h: h in RUNTIME_RTE),
+    ("runtime/", ["runtime/"], lambda h: h in RUNTIME_RTE | COMPILER),
     ("config/", ["config/", "runtime/"], lambda h: h in ("libfyaml.h", "pcre2.h")),
     ("dataplane/xdp/", ["dataplane/xdp/", "runtime/", "config/snapshot.h"],
      lambda h: h.startswith(("rte_", "bpf/", "linux/", "libmnl/"))),
