@@ -165,7 +165,9 @@ static bool send_one(struct tcb *tcb)
     uint32_t len = again || !unsent ? most : transmit_length(tcb, send_cursor(tcb), most);
     bool fin = len == unsent && tcb_has(tcb, TCB_FIN_QUEUED);
     if (len + fin > usable) {
-        if (len > usable && is_silly(tcb, usable))
+        /* What was worth sending once is worth it again: held back, it would be sent by persist
+         * timer and timed out in turns, without backing off. */
+        if (len > usable && is_silly(tcb, usable) && !(again && usable))
             return false;
         if (len == 0)
             return false;
