@@ -19,11 +19,21 @@
 #define SLEEP_BLIND_NS 1000000ull    /* where there is nothing to sleep on */
 #define APPLY_RETRY_NS 100000000ull
 #define MBUF_LOW_SHARE 16 /* of the pool, under which windows shrink */
-#define ROPE_RESERVE   64 /* mbufs left for ACKs and ARP by who writes heads */
+#define MBUF_LOW_MOST  4
 
 struct core_io *core_io_of(struct core *c)
 {
     return &c->io;
+}
+
+/* The low mark, whose last quarter no payload gets (tcp_opts): from it each queue receives two
+ * bursts of ACKs, and each core answers one. A small pool may have less to spare. */
+static uint32_t mbuf_low(const struct core_opts *o)
+{
+    uint32_t size = o->shared->mbufs->size, ncores = o->shared->ncores;
+    uint32_t need = (2 * o->nports + 1) * IO_BURST * ncores;
+    uint32_t low = 4 * need < size / MBUF_LOW_MOST ? 4 * need : size / MBUF_LOW_MOST;
+    return low > size / MBUF_LOW_SHARE ? low : size / MBUF_LOW_SHARE;
 }
 
 static int init_stack(struct core *c, const struct core_opts *o, const struct snapshot *s)
@@ -44,7 +54,7 @@ static int init_stack(struct core *c, const struct core_opts *o, const struct sn
         .max_conns = s->runtime.connections,
         .rcv_buf = (uint32_t)s->runtime.memory_rcv_buf,
         .snd_buf = (uint32_t)s->runtime.memory_snd_buf,
-        .mbuf_low = mbufs->size / MBUF_LOW_SHARE,
+        .mbuf_low = mbuf_low(o),
     };
     memcpy(to.secret, o->shared->secret, sizeof(to.secret));
     c->tcp = tcp_new(&to);
@@ -105,7 +115,7 @@ struct core *core_new(const struct core_opts *o)
     struct sched_opts so = {.now = o->now, .account = !o->virtual_clock, .tsc_hz = c->tsc_hz};
     sched_init(&c->sched, &so);
     rope_pool_init(&c->ropes, o->shared->mbufs, 0);
-    c->ropes.reserve = ROPE_RESERVE;
+    c->ropes.reserve = mbuf_low(o) / 8 * 3; /* between where windows close and the last quarter */
     if (init_all(c, o, s) != 0) {
         core_free(c);
         return NULL;

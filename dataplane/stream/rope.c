@@ -117,8 +117,7 @@ static uint32_t tail_room(const struct rope *r)
 
 struct rte_mbuf *rope_mbuf_new(struct rope_pool *p)
 {
-    /* The pool's own count: summing up every core's cache would cost more than the append. */
-    if (p->reserve && rte_mempool_get_ops(p->mbufs->ops_index)->get_count(p->mbufs) <= p->reserve)
+    if (p->reserve && rope_mbufs_left(p->mbufs) <= p->reserve)
         return NULL;
     return rte_pktmbuf_alloc(p->mbufs);
 }

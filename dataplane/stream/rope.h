@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include <rte_mbuf.h>
+#include <rte_mempool.h>
 
 struct rope_node {
     struct rope_node *next;
@@ -40,7 +41,7 @@ struct rope_pool {
     uint32_t nchunks_;
     uint32_t in_use;    /* nodes out */
     uint32_t max_nodes; /* bound; 0 for none */
-    uint32_t reserve;   /* mbufs that new bytes must leave in `mbufs` (not counting its caches) */
+    uint32_t reserve;   /* mbufs that new bytes must leave, see rope_mbufs_left() */
 };
 
 void rope_pool_init(struct rope_pool *p, struct rte_mempool *mbufs, uint32_t max_nodes);
@@ -55,6 +56,14 @@ static inline char *rope_node_data(const struct rope_node *n)
 static inline bool rope_is_empty(const struct rope *r)
 {
     return r->len == 0;
+}
+
+/* Mbufs that this core could allocate now: what the pool holds and what this core's own cache does.
+ * Other cores' caches are out of reach, and looking at them all would cost more than an append. */
+static inline uint32_t rope_mbufs_left(struct rte_mempool *mbufs)
+{
+    const struct rte_mempool_cache *own = rte_mempool_default_cache(mbufs, rte_lcore_id());
+    return rte_mempool_get_ops(mbufs->ops_index)->get_count(mbufs) + (own ? own->len : 0);
 }
 
 /* A fresh mbuf of `mbufs` for bytes to come, or NULL when only the reserve is left. */

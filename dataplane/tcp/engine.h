@@ -31,8 +31,17 @@
 
 enum tcp_memory {
     TCP_MEMORY_PLENTY,
-    TCP_MEMORY_LOW,  /* windows shrink, SYNs are not answered */
-    TCP_MEMORY_NONE, /* windows close, new data isn't copied */
+    TCP_MEMORY_LOW,   /* windows shrink, SYNs are not answered */
+    TCP_MEMORY_NONE,  /* windows close, new data isn't copied; payload is taken from those only who
+                         hold none: what they wait for may be what frees memory */
+    TCP_MEMORY_EMPTY, /* no payload is taken: the rest is for ACKs, ARP and answers */
+};
+
+/* A connection's claim on the pool. By the free mbufs above the low mark it falls as others take
+ * theirs, so that those who only hold settle where there is room for newcomers, however many. */
+struct tcp_share {
+    uint32_t want; /* mbufs a direction that windows promise and the send buffer takes */
+    uint32_t most; /* received ones beyond which payload is refused, promised or not */
 };
 
 struct tcp {
@@ -43,8 +52,11 @@ struct tcp {
     const struct congestion_ops *congestion;
     uint16_t max_segment; /* payload that fits one mbuf with all headers */
     uint8_t rcv_wscale;
+
     enum tcp_memory memory_;
-    uint64_t memory_at_;
+    struct tcp_share share_;
+    uint32_t memory_good_; /* mbufs to be taken before memory_ must be looked at again ... */
+    uint64_t memory_at_;   /* ... and the time */
 
     struct table conns, half_open, time_wait;
     struct slab tcbs, half_opens, time_waits;
@@ -65,8 +77,31 @@ static inline uint64_t tcp_now(const struct tcp *t)
     return sched_now(t->o.sched);
 }
 
-/* How the mbuf pool stands, looked at once a millisecond. */
-enum tcp_memory tcp_memory(struct tcp *t);
+/* memory.c: how the mbuf pool stands. */
+void tcp_memory_count(struct tcp *t);
+
+/* Looked at once a millisecond while there is plenty, more often the less is left. */
+static inline enum tcp_memory tcp_memory(struct tcp *t)
+{
+    if (t->memory_good_ == 0 || tcp_now(t) >= t->memory_at_)
+        tcp_memory_count(t);
+    return t->memory_;
+}
+
+static inline struct tcp_share tcp_share(struct tcp *t)
+{
+    tcp_memory(t);
+    return t->share_;
+}
+
+/* The same before an mbuf is taken for long. */
+static inline struct tcp_share tcp_share_take(struct tcp *t)
+{
+    struct tcp_share share = tcp_share(t);
+    if (t->memory_good_)
+        t->memory_good_--;
+    return share;
+}
 
 /* Counts why a segment was let go of. */
 static inline void tcp_count(struct tcp *t, enum tcp_drop why)

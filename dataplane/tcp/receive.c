@@ -131,6 +131,21 @@ static bool is_after_close(const struct tcb *tcb, const struct segment *seg)
     return seg->len && !tcb_has(tcb, TCB_HANDLE) && seq_gt(seg->seq + seg->len, tcb->rcv_nxt);
 }
 
+/* What is refused comes again, more slowly, as after any loss; no ACK, which would say that it was
+ * worth sending. Whoever has read all it got may have the next bytes as long as there are any
+ * mbufs: two ends whose own bytes fill their pools would else wait for each other. */
+static bool is_memory_short(struct tcb *tcb, const struct segment *seg)
+{
+    struct tcp *t = tcb->tcp;
+    if (tcb->rcv.nodes + tcb->reass.nodes < tcp_share_take(t).most)
+        return false;
+    if (t->memory_ != TCP_MEMORY_EMPTY)
+        return seg->seq != tcb->rcv_nxt || !rope_is_empty(&tcb->rcv);
+    /* RFC 2018 §8: what is held out of order may be let go of. */
+    reass_clear(&tcb->reass, &t->reass);
+    return true;
+}
+
 enum tcp_drop tcb_on_text(struct tcb *tcb, struct segment *seg)
 {
     if (segment_seq_len(seg) == 0 || !may_receive(tcb))
@@ -145,6 +160,8 @@ enum tcp_drop tcb_on_text(struct tcb *tcb, struct segment *seg)
         ack_now(tcb);
         return TCP_DROP_duplicate;
     }
+    if (seg->len && is_memory_short(tcb, seg))
+        return TCP_DROP_memory_short;
     if (seg->flags & SEG_FIN)
         note_fin(tcb, seg->seq + seg->len);
     if (seg->len > tcb->rcv_mss)

@@ -6,17 +6,26 @@
 #include "dataplane/tcp/engine.h"
 #include "runtime/task.h"
 
+/* With fewer mbufs to send the next ACK finds too little under way. */
+#define SND_NODES_MIN 4
+
 /* Mbufs that the send rope may hold, so that tiny writes can't pin the pool: the true size is at
- * most four times the buffer. */
-static uint32_t max_snd_nodes(const struct tcp *t)
+ * most four times the buffer, and the connection's share. Bytes that wait to be sent must be let
+ * go out, or nothing would come back: however short mbufs are, some are taken. */
+static uint32_t max_snd_nodes(struct tcp *t)
 {
     uint32_t n = 4 * (t->o.snd_buf / TCP_MBUF_SIZE);
-    return n > 16 ? n : 16;
+    uint32_t share = tcp_share(t).want;
+    if (n < 16)
+        n = 16;
+    if (n <= share)
+        return n;
+    return share > SND_NODES_MIN ? share : SND_NODES_MIN;
 }
 
 uint64_t tcb_snd_space(const struct tcb *tcb)
 {
-    const struct tcp *t = tcb->tcp;
+    struct tcp *t = tcb->tcp;
     if (tcb->snd.len >= t->o.snd_buf || tcb->snd.nodes >= max_snd_nodes(t))
         return 0;
     return t->o.snd_buf - tcb->snd.len;

@@ -165,21 +165,6 @@ const struct tcp_stats *tcp_stats(struct tcp *t)
     return &t->stats;
 }
 
-enum tcp_memory tcp_memory(struct tcp *t)
-{
-    if (!t->o.mbuf_low)
-        return TCP_MEMORY_PLENTY;
-    uint64_t now = tcp_now(t);
-    if (now < t->memory_at_)
-        return t->memory_;
-    t->memory_at_ = now + MS;
-    unsigned left = rte_mempool_avail_count(t->o.mbufs);
-    t->memory_ = left >= t->o.mbuf_low       ? TCP_MEMORY_PLENTY
-                 : left >= t->o.mbuf_low / 2 ? TCP_MEMORY_LOW
-                                             : TCP_MEMORY_NONE;
-    return t->memory_;
-}
-
 void tcp_flush(struct tcp *t)
 {
     struct list_node *n;

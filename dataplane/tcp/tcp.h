@@ -44,7 +44,10 @@ struct tcp_opts {
     uint32_t max_half_open;    /* 0: 4096 */
     uint32_t max_time_wait;    /* oldest goes first; 0: 16384 */
     uint32_t rcv_buf, snd_buf; /* bytes a connection; 0: 256 KiB, 256 KiB */
-    uint32_t mbuf_low; /* fewer free mbufs: windows shrink, SYNs are not answered; 0: none */
+    /* Fewer free mbufs: windows shrink, SYNs are not answered. Under half of it windows close, and
+     * the last quarter is not for payload at all; `ropes`' reserve should be more than that, and
+     * less than half, so that neither side's bytes alone can use up what ACKs need. 0: no marks. */
+    uint32_t mbuf_low;
     uint64_t keepalive_idle_ns;  /* 0: 2 h */
     uint64_t time_wait_ns;       /* 0: 60 s */
     uint64_t connect_timeout_ns; /* SYN retransmissions end; 0: 60 s */

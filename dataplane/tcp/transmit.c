@@ -111,7 +111,7 @@ int transmit_data(struct tcb *tcb, struct cursor c, uint32_t len, struct segment
     } else {
         /* New data waits when mbufs are all but gone; what makes others free theirs does not. */
         bool is_new = out->seq == tcb->snd_max && tcb_flight(tcb) > 0;
-        if (is_new && tcp_memory(t) == TCP_MEMORY_NONE)
+        if (is_new && tcp_memory(t) >= TCP_MEMORY_NONE)
             return -ENOBUFS;
         m = copy(t, c, len, hdr_len);
         if (!m)

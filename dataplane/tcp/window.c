@@ -25,12 +25,12 @@ static uint32_t window_space(struct tcb *tcb)
     uint64_t left = size < size_max ? size_max - size : 0;
     if (left < space)
         space = (uint32_t)left;
-    enum tcp_memory memory = tcp_memory(t);
-    if (memory == TCP_MEMORY_NONE)
-        return 0;
-    if (memory == TCP_MEMORY_LOW && space > 2u * tcb->mss)
-        return 2u * tcb->mss;
-    return space;
+    uint32_t share = tcp_share(t).want;
+    uint32_t held = tcb->rcv.nodes + tcb->reass.nodes;
+    left = share > held ? (uint64_t)(share - held) * tcb->mss : 0;
+    if (t->memory_ == TCP_MEMORY_LOW && left > 2u * tcb->mss)
+        left = 2u * tcb->mss;
+    return left < space ? (uint32_t)left : space;
 }
 
 static uint32_t window_seen(const struct tcb *tcb)
