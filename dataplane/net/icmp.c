@@ -56,6 +56,10 @@ static void echo(struct net *n, struct rte_mbuf *m, const struct ip4_rx *rx)
     struct icmp_msg *msg = rte_pktmbuf_mtod(r, struct icmp_msg *);
     msg->type = TYPE_ECHO_REPLY;
     msg->check = csum_update16(msg->check, rte_cpu_to_be_16(TYPE_ECHO << 8), 0);
+    /* An update can't tell +0 from -0 (RFC 1624 §3): an echo of nothing but zeros needs the other.
+     */
+    if (msg->check == 0)
+        msg->check = csum_finish(csum_mbuf(r, 0, r->pkt_len, 0));
     r->ol_flags = 0;
     n->stats.icmp_echo++;
     n->stats.drops[NET_DROP_delivered]++;

@@ -78,6 +78,20 @@ static void echo_comes_back_as_it_was(void **state)
     net_rig_fini(&rig);
 }
 
+static void an_echo_of_nothing_but_zeros_has_a_good_checksum(void **state)
+{
+    start(&(struct net_rig_opts){0});
+    uint8_t zeros[64] = {0};
+    net_rig_in(&rig, icmp(8, 0, 0, zeros, sizeof zeros));
+    struct rte_mbuf *m = net_rig_out(&rig);
+    assert_non_null(m);
+    uint32_t len;
+    const uint8_t *msg = sent_icmp(m, &len);
+    assert_int_equal(csum_finish(csum_partial(msg, len, 0)), 0);
+    rte_pktmbuf_free(m);
+    net_rig_fini(&rig);
+}
+
 static void an_echo_that_someone_else_holds_is_answered_from_a_copy(void **state)
 {
     start(&(struct net_rig_opts){0});
@@ -275,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(echo_comes_back_as_it_was),
+        cmocka_unit_test(an_echo_of_nothing_but_zeros_has_a_good_checksum),
         cmocka_unit_test(an_echo_that_someone_else_holds_is_answered_from_a_copy),
         cmocka_unit_test(damaged_and_unused_messages_are_counted),
         cmocka_unit_test(an_error_about_a_segment_is_reported_from_its_quote),
