@@ -283,7 +283,7 @@ static const struct config_key upstream_keys[] = {
      .doc = "Which endpoint is next. `least_request`: the one with fewer requests in flight of two "
             "picked at random; `round_robin`: in turn; `random`."},
     {"timeouts", CONFIG_GROUP, .group = &upstream_timeouts, .doc = "Times of the upstream."},
-    {"pool", CONFIG_VALUE, &config_integer, FIELD(config_upstream, pool), .initial = "64",
+    {"pool", CONFIG_VALUE, &config_integer, FIELD(config_upstream, pool), .initial = "1024",
      RANGE(0, 65536), .doc = "Unused connections that are kept, per core and endpoint."},
     END,
 };

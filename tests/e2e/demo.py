@@ -123,7 +123,8 @@ It stays up until Ctrl-C.
   status   {os.path.relpath(BINARY)} status --socket {proxy.socket}
   metrics  curl http://127.0.0.1:9901/metrics
   config   {proxy.config} (change it: it is reloaded)
-  files    put some into {os.path.join(proxy.folder, 'files')}
+  files    put some into {os.path.join(proxy.folder, 'files')},
+           or upload: curl -T FILE http://{OURS}:8080/NAME
 """)
     while proxy.alive():
         if proxy.wait(1) is not None:

@@ -220,6 +220,8 @@ http {{
     server {{
         listen {host}:{port} backlog=4096;
         root {root};
+        client_max_body_size 0;
+        dav_methods PUT DELETE;
         location = / {{ return 200 "{hello}"; }}
     }}
 }}
