@@ -21,7 +21,9 @@ static void update_window(struct tcb *tcb, const struct segment *seg)
 }
 
 /* A segment timed to the nanosecond where there is one; the peer's echo of our timestamp where
- * retransmissions have made that ambiguous (RFC 7323 §4). */
+ * retransmissions have made that ambiguous (RFC 7323 §4). An echo from before the last one of them
+ * is ambiguous too: when ACKs get lost, a retransmission is a duplicate to the peer, which then
+ * echoes what it saw in order long before. */
 static void sample_rtt(struct tcb *tcb, const struct segment *seg)
 {
     uint64_t now = tcp_now(tcb->tcp);
@@ -32,6 +34,8 @@ static void sample_rtt(struct tcb *tcb, const struct segment *seg)
         rtt_sample(&tcb->rtt, now - tcb->rtt_at);
         tcb->backoffs = 0;
     } else if (tcb_has(tcb, TCB_TS) && (seg->options & SEG_OPT_TS) && seg->ts_echo) {
+        if (seq_lt(seg->ts_echo, tcb->resent_ts))
+            return;
         uint32_t ms = isn_ts_clock(now) + tcb->ts_offset - seg->ts_echo;
         if (ms >= RTT_RTO_MAX_US / 1000)
             return;

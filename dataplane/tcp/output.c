@@ -18,6 +18,11 @@ static uint32_t acceptable_seq(const struct tcb *tcb)
     return seq_max(right, tcb->snd_una);
 }
 
+static uint32_t tcb_ts_now(const struct tcb *tcb)
+{
+    return isn_ts_clock(tcp_now(tcb->tcp)) + tcb->ts_offset;
+}
+
 static struct segment_out new_segment(struct tcb *tcb, uint32_t seq, unsigned flags)
 {
     struct segment_out out = {
@@ -29,7 +34,7 @@ static struct segment_out new_segment(struct tcb *tcb, uint32_t seq, unsigned fl
     };
     if (tcb_has(tcb, TCB_TS)) {
         out.options = SEG_OPT_TS;
-        out.ts_val = isn_ts_clock(tcp_now(tcb->tcp)) + tcb->ts_offset;
+        out.ts_val = tcb_ts_now(tcb);
         out.ts_echo = tcb->ts_recent;
     }
     if (tcb_has(tcb, TCB_SACK) && !reass_is_empty(&tcb->reass))
@@ -63,6 +68,7 @@ static void on_sent(struct tcb *tcb, uint32_t seq, uint32_t n)
         t->stats.retransmits++;
         tcb->retransmits++;
         tcb->flags &= ~TCB_TIMING; /* Karn */
+        tcb->resent_ts = tcb_ts_now(tcb);
     } else if (!tcb_has(tcb, TCB_TIMING)) {
         tcb->flags |= TCB_TIMING;
         tcb->rtt_seq = end;
@@ -285,7 +291,7 @@ int tcb_send_syn(struct tcb *tcb)
         .options = SEG_OPT_MSS,
         .mss = (uint16_t)(tcb->path.route.mtu - 40),
         .wscale = t->rcv_wscale,
-        .ts_val = isn_ts_clock(tcp_now(t)) + tcb->ts_offset,
+        .ts_val = tcb_ts_now(tcb),
         .ts_echo = answer ? tcb->ts_recent : 0,
     };
     if (out.mss > t->max_segment)
@@ -299,6 +305,8 @@ int tcb_send_syn(struct tcb *tcb)
     int err = transmit_bare(tcb, &out);
     if (!tcb_is_open(tcb))
         return err; /* the network has told us of a dead neighbour meanwhile */
+    if (tcb->snd_max != tcb->iss)
+        tcb->resent_ts = out.ts_val;
     if (!tcb_has(tcb, TCB_TIMING) && tcb->snd_max == tcb->iss) {
         tcb->flags |= TCB_TIMING;
         tcb->rtt_seq = tcb->iss + 1;

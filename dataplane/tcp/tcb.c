@@ -27,6 +27,7 @@ struct tcb *tcb_new(struct tcp *t, const struct tuple *tuple)
     tcb->rtx_at = tcb->ack_at = tcb->misc_at = NEVER;
     tcb->heard_at = tcp_now(t);
     tcb->ts_offset = isn_ts_offset(t->key, tuple);
+    tcb->resent_ts = isn_ts_clock(tcp_now(t)) + tcb->ts_offset - (1u << 30); /* long ago */
     tcb->cc.ops = t->congestion;
     tcb->rcv_mss = SEG_MSS_DEFAULT;
     tcb->peer_mss = SEG_MSS_DEFAULT;

@@ -77,6 +77,7 @@ struct tcb {
     uint32_t cursor_off;      /* from the mbuf's buf_addr */
     uint32_t peak;            /* flight after the last output: how much of cwnd is in use */
     uint32_t recover;         /* RFC 6582 */
+    uint32_t resent_ts;       /* our timestamp clock at the last retransmission */
     uint32_t sacked[2];       /* first SACK block of the peer's last ACK */
     struct congestion cc;
     struct rtt rtt;
