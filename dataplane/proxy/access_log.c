@@ -13,7 +13,7 @@
 /* A packed record: its length, the fixed part, then each text as a length byte and its bytes. */
 #define TEXTS(X)       X(method) X(listener) X(upstream) X(host) X(target)
 #define TEXT_MAX(name) +sizeof(((struct access_record *)0)->name)
-static_assert(sizeof(uint16_t) + FIXED + (0 TEXTS(TEXT_MAX)) <= MAX_CELLS * CELL, "a record fits");
+static_assert(sizeof(uint16_t) + FIXED + (0 TEXTS(TEXT_MAX)) < MAX_CELLS * CELL, "a record fits");
 
 /* Single producer, single consumer; positions count cells and wrap. `tail_` is written by the core
  * with release and read by the log thread with acquire: it publishes the cells. `head_` is written
@@ -63,7 +63,7 @@ static unsigned char *pack_text(unsigned char *to, const char *text)
 {
     size_t n = strlen(text);
     *to = (unsigned char)n;
-    memcpy(to + 1, text, n);
+    memcpy(to + 1, text, n + 1); /* the next text's length takes the place of the NUL */
     return to + 1 + n;
 }
 
