@@ -96,7 +96,7 @@ static void defaults(void **state)
     assert_int_equal(u->connect_timeout, 1 * SEC);
     assert_int_equal(u->request_timeout, 15 * SEC);
     assert_int_equal(u->idle_timeout, 60 * SEC);
-    assert_int_equal(u->pool, 64);
+    assert_int_equal(u->pool, 1024);
     assert_string_equal(s->admin.socket, "/run/millrace/admin.sock");
     assert_false(s->admin.has_metrics);
     assert_int_equal(s->log.level, CONFIG_LOG_INFO);
