@@ -14,8 +14,7 @@
 #include "runtime/clock.h"
 
 #define MAILBOX_PASS   64            /* items delivered a pass */
-#define GATHER_NS      15000ull      /* between two looks of an adaptive core without work */
-#define SPIN_NS        50000ull      /* idle time before a core sleeps */
+#define SPIN_GATHERS   4             /* looks without a frame before a core sleeps */
 #define SLEEP_MAX_NS   1000000000ull /* the watchdog looks for progress */
 #define SLEEP_BLIND_NS 1000000ull    /* where there is nothing to sleep on */
 #define APPLY_RETRY_NS 100000000ull
@@ -111,6 +110,7 @@ struct core *core_new(const struct core_opts *o)
     c->cpu = o->cpu;
     c->busy_poll = o->busy;
     c->shared = o->shared;
+    gather_init(&c->gather);
     c->tsc_hz = o->virtual_clock ? CLOCK_NS_PER_S : clock_tsc_calibrate();
     c->started_tsc = clock_tsc();
     struct sched_opts so = {.now = o->now, .account = !o->virtual_clock, .tsc_hz = c->tsc_hz};
@@ -247,12 +247,10 @@ static void account(struct core *c, uint64_t from, uint64_t to)
     hist_record(&c->pass_ns, clock_tsc_to_ns(to - from, c->tsc_hz));
 }
 
-/* At a moderate rate frames come one by one. Looking again only after a moment takes two or three
- * of them in one pass, with one kick of the driver and warm caches: a tenth less CPU a request, for
- * some microseconds of latency. `poll: busy` looks again at once. */
+/* Waits for frames to gather (gather.h), or until a message comes. `poll: busy` never does. */
 static void core_gather(const struct core *c)
 {
-    uint64_t until = clock_tsc() + GATHER_NS * c->tsc_hz / CLOCK_NS_PER_S;
+    uint64_t until = clock_tsc() + gather_ns(&c->gather) * c->tsc_hz / CLOCK_NS_PER_S;
     while (clock_tsc() < until && !mailbox_is_pending(&c->mailbox) && !io_is_pending(&c->io))
         rte_pause();
 }
@@ -275,11 +273,12 @@ void core_run(struct core *c)
             starved = true;
             woken = false;
         }
+        gather_pass(&c->gather, now, c->io.frames);
         if (is_finished(c, now))
             break;
         if (c->busy_poll || now == last_busy)
             rte_pause();
-        else if (now - last_busy < SPIN_NS)
+        else if (now - last_busy < SPIN_GATHERS * gather_ns(&c->gather))
             core_gather(c);
         else
             woken = core_sleep(c, now, starved);

@@ -90,6 +90,7 @@ static bool receive_port(struct core_io *io, struct io_port *p)
         if (n == 0)
             break;
         any = true;
+        io->frames += n;
         unsigned ours = io->shared->ncores > 1 ? keep_ours(io, p->index, pkts, n) : n;
         net_input(io->net, &p->nif, pkts, ours);
         if (n < IO_BURST)
@@ -103,6 +104,7 @@ static bool receive_handed(struct core_io *io)
     struct rte_mbuf *pkts[IO_BURST];
     unsigned n = rte_ring_dequeue_burst(io->rx, (void **)pkts, IO_BURST, NULL);
     io->handoff_in += n;
+    io->frames += n;
     for (unsigned i = 0; i < n; i++) {
         struct rte_mbuf *m = pkts[i];
         struct netif *nif = &io->ports[m->port].nif;
@@ -118,6 +120,7 @@ static bool receive_handed(struct core_io *io)
 bool io_receive(struct core_io *io)
 {
     bool any = false;
+    io->frames = 0;
     for (unsigned i = 0; i < io->nports; i++)
         if (io->ports[i].has_queue)
             any |= receive_port(io, &io->ports[i]);

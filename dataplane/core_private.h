@@ -4,6 +4,7 @@
 
 #include "dataplane/core.h"
 #include "dataplane/core_io.h"
+#include "dataplane/gather.h"
 #include "dataplane/proxy/proxy.h"
 #include "dataplane/stream/rope.h"
 #include "runtime/hist.h"
@@ -28,6 +29,7 @@ struct core {
     uint64_t drain_end;                         /* 0: not draining */
     uint32_t tasks_permanent, timers_permanent; /* what lives before the first packet */
     uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
+    struct gather gather;
     struct hist pass_ns; /* of passes that did something */
     /* Written by the core (release), read by control (acquire): the snapshot it works by. */
     _Atomic uint64_t acked_version;
