@@ -46,7 +46,7 @@ struct tcp_share {
 
 struct tcp {
     struct tcp_opts o; /* defaults filled in */
-    struct tuple_key key;
+    struct siphash_key key;
     struct port_space ports;
     struct rng rng;
     const struct congestion_ops *congestion;

@@ -6,13 +6,13 @@
 #include "dataplane/tcp/tuple.h"
 
 /* The clock ticks every 4 us, so numbers of one flow grow over its lives. */
-static inline uint32_t isn_generate(struct tuple_key key, const struct tuple *t, uint64_t now)
+static inline uint32_t isn_generate(struct siphash_key key, const struct tuple *t, uint64_t now)
 {
     return (uint32_t)(now / 4000) + (uint32_t)tuple_hash(key, t, TUPLE_ISN);
 }
 
 /* Per flow, the same for all its lives: a later life's timestamps are newer (RFC 6191). */
-static inline uint32_t isn_ts_offset(struct tuple_key key, const struct tuple *t)
+static inline uint32_t isn_ts_offset(struct siphash_key key, const struct tuple *t)
 {
     return (uint32_t)tuple_hash(key, t, TUPLE_TIMESTAMP);
 }

@@ -8,7 +8,7 @@
 #define ADDRESS_BITS 48
 #define ADDRESS_MASK ((1ull << ADDRESS_BITS) - 1)
 
-int table_init(struct table *t, uint32_t max, size_t tuple_off, struct tuple_key key)
+int table_init(struct table *t, uint32_t max, size_t tuple_off, struct siphash_key key)
 {
     uint32_t size = 16;
     while (size < max + max / 2)

@@ -18,11 +18,11 @@ struct table {
     uint32_t max_;
     uint32_t count;
     uint32_t tuple_off_;
-    struct tuple_key key_;
+    struct siphash_key key_;
 };
 
 /* Room for `max` objects, allocated at once. -ENOMEM. */
-int table_init(struct table *t, uint32_t max, size_t tuple_off, struct tuple_key key);
+int table_init(struct table *t, uint32_t max, size_t tuple_off, struct siphash_key key);
 void table_fini(struct table *t);
 
 /* The same for every table with the same key. */

@@ -87,7 +87,7 @@ struct tcp *tcp_new(const struct tcp_opts *o)
         return NULL;
     t->o = *o;
     fill_defaults(&t->o);
-    t->key = tuple_key_from(o->secret);
+    t->key = siphash_key_from(o->secret);
     t->ports = (struct port_space){t->o.port_lo, t->o.port_hi, t->o.core, t->o.cores};
     t->rng.state = o->seed;
     t->congestion = &congestion_newreno;

@@ -19,7 +19,7 @@ struct object {
     bool in;
 };
 
-static const struct tuple_key key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
+static const struct siphash_key key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
 
 /* The reference implementation's vector for 16 bytes 00..0f under key 00..0f. */
 static void the_hash_is_siphash_2_4(void **state)
@@ -115,7 +115,7 @@ static void sequence_numbers_grow_with_time_and_differ_by_flow(void **state)
     assert_int_equal(isn_generate(key, &a, 1000000 + 4000000000ull), first + 1000000);
     assert_int_not_equal(isn_generate(key, &b, 1000000), first);
     assert_int_not_equal(isn_ts_offset(key, &a), isn_ts_offset(key, &b));
-    struct tuple_key other = {{1, 2}};
+    struct siphash_key other = {{1, 2}};
     assert_int_not_equal(isn_generate(other, &a, 1000000), first);
 }
 
