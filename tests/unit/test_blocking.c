@@ -13,6 +13,7 @@
 
 #include "runtime/blocking.h"
 #include "runtime/list.h"
+#include "runtime/rng.h"
 
 #define PATIENCE_MS 30000 /* an answer that takes longer is lost */
 
@@ -67,10 +68,17 @@ static struct job job_of(struct mailbox *reply)
                         .status = 99};
 }
 
+static void start_classes(unsigned threads, const struct blocking_class *classes, unsigned n,
+                          uint64_t spin_ns)
+{
+    struct blocking_opts o = {
+        .threads = threads, .classes = classes, .nclasses = n, .spin_ns = spin_ns};
+    assert_int_equal(blocking_new(&o, &pool), 0);
+}
+
 static void start_pool(unsigned threads, unsigned queue, uint64_t spin_ns)
 {
-    struct blocking_opts o = {.threads = threads, .queue = queue, .spin_ns = spin_ns};
-    assert_int_equal(blocking_new(&o, &pool), 0);
+    start_classes(threads, &(struct blocking_class){"job", 0, queue}, 1, spin_ns);
 }
 
 static void await_answers(unsigned n)
@@ -100,7 +108,7 @@ static int tear_down(void **state)
 {
     (void)state;
     if (pool)
-        blocking_stop(pool);
+        blocking_stop(pool, BLOCKING_RETURN);
     blocking_free(pool);
     mailbox_fini(&box);
     sem_destroy(&gate_reached);
@@ -136,7 +144,8 @@ static void threads_keep_to_the_cpus_given(void **state)
             break;
         }
     }
-    struct blocking_opts o = {.threads = 1, .queue = 4, .cpus = &one};
+    struct blocking_class class = {"job", 0, 4};
+    struct blocking_opts o = {.threads = 1, .classes = &class, .nclasses = 1, .cpus = &one};
     assert_int_equal(blocking_new(&o, &pool), 0);
     assert_int_equal(blocking_submit(pool, &j.job), 0);
     await_answers(1);
@@ -157,15 +166,15 @@ static void full_queue_refuses(void **state)
         assert_int_equal(blocking_submit(pool, &waiting[i].job), 0);
     }
     assert_int_equal(blocking_submit(pool, &extra.job), -EBUSY);
-    blocking_stats_get(pool, &st);
+    blocking_stats_get(pool, 0, &st);
     assert_int_equal(st.queued, 4);
     assert_int_equal(st.refused, 1);
     sem_post(&gate_open);
     await_answers(5);
     assert_int_equal(blocking_submit(pool, &extra.job), 0);
     await_answers(6);
-    blocking_stop(pool);
-    blocking_stats_get(pool, &st);
+    blocking_stop(pool, BLOCKING_RETURN);
+    blocking_stats_get(pool, 0, &st);
     assert_int_equal(st.submitted, 6);
     assert_int_equal(st.completed, 6);
     assert_int_equal(st.cancelled, 0);
@@ -193,8 +202,8 @@ static void cancelled_before_start_never_runs_but_answers(void **state)
     assert_int_equal(victim.status, -ECANCELED);
     assert_int_equal(victim.runs, 0);
     assert_int_equal(victim.dones, 1);
-    blocking_stop(pool);
-    blocking_stats_get(pool, &st);
+    blocking_stop(pool, BLOCKING_RETURN);
+    blocking_stats_get(pool, 0, &st);
     assert_int_equal(st.cancelled, 1);
     assert_int_equal(st.completed, 1);
 }
@@ -220,8 +229,8 @@ static void stop_returns_what_has_not_started(void **state)
         assert_int_equal(blocking_submit(pool, &waiting[i].job), 0);
     }
     assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
-    blocking_stop(pool);
-    blocking_stop(pool);
+    blocking_stop(pool, BLOCKING_RETURN);
+    blocking_stop(pool, BLOCKING_RETURN);
     pthread_join(opener, NULL);
     assert_int_equal(blocking_submit(pool, &late.job), -ESHUTDOWN);
     while (mailbox_drain(&box, 64))
@@ -252,7 +261,7 @@ static void resubmitting_from_done_loses_nothing(void **state)
         await_answers(16 * 500);
         for (unsigned i = 0; i < 16; i++)
             assert_int_equal(jobs[i].runs, 500);
-        blocking_stop(pool);
+        blocking_stop(pool, BLOCKING_RETURN);
         blocking_free(pool);
         pool = NULL;
     }
@@ -273,13 +282,182 @@ static void parking_thread_does_not_miss_a_job(void **state)
     assert_int_equal(j.runs, 5000);
 }
 
-/* Several cores use one pool, cancel at random, and the pool stops under them. */
-#define CORES 3
+/* Both classes' jobs are in the queue before a thread may take one. */
+static void hold_all_threads(struct job *holders, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        holders[i] = job_of(&box);
+        holders[i].gated = true;
+        assert_int_equal(blocking_submit(pool, &holders[i].job), 0);
+    }
+    for (unsigned i = 0; i < n; i++)
+        sem_wait(&gate_reached);
+}
+
+static void submit_class(struct job *j, unsigned class)
+{
+    *j = job_of(&box);
+    j->job.class = class;
+    assert_int_equal(blocking_submit(pool, &j->job), 0);
+}
+
+static void capped_class_leaves_threads_for_the_others(void **state)
+{
+    (void)state;
+    static const struct blocking_class classes[] = {{"slow", 2, 8}, {"quick", 0, 8}};
+    struct job slow[5], quick[4];
+    struct blocking_stats st;
+    start_classes(3, classes, 2, 0);
+    hold_all_threads(slow, 2);
+    for (unsigned i = 2; i < 5; i++)
+        submit_class(&slow[i], 0);
+    for (unsigned i = 0; i < 4; i++)
+        submit_class(&quick[i], 1);
+    await_answers(4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(quick[i].dones, 1);
+    blocking_stats_get(pool, 0, &st);
+    assert_string_equal(st.name, "slow");
+    assert_int_equal(st.running, 2);
+    assert_int_equal(st.queued, 3);
+    assert_int_equal(st.completed, 0);
+    sem_post(&gate_open);
+    sem_post(&gate_open);
+    await_answers(9);
+    blocking_stats_get(pool, 1, &st);
+    assert_string_equal(st.name, "quick");
+    assert_int_equal(st.completed, 4);
+    assert_int_equal(st.queue_ns.count, 4);
+    assert_int_equal(st.running, 0);
+}
+
+static void one_class_full_refuses_only_its_own(void **state)
+{
+    (void)state;
+    static const struct blocking_class classes[] = {{"a", 0, 2}, {"b", 0, 1}};
+    struct job holder, waiting[3], extra = job_of(&box);
+    struct blocking_stats st;
+    start_classes(1, classes, 2, 0);
+    hold_all_threads(&holder, 1);
+    submit_class(&waiting[0], 0);
+    submit_class(&waiting[1], 0);
+    assert_int_equal(blocking_submit(pool, &extra.job), -EBUSY);
+    submit_class(&waiting[2], 1);
+    extra.job.class = 1;
+    assert_int_equal(blocking_submit(pool, &extra.job), -EBUSY);
+    for (unsigned class = 0; class < 2; class ++) {
+        blocking_stats_get(pool, class, &st);
+        assert_int_equal(st.refused, 1);
+        assert_int_equal(st.queued, classes[class].max_queued);
+    }
+    sem_post(&gate_open);
+    await_answers(4);
+}
+
+static atomic_uint order_next;
+
+struct ordered_job {
+    struct blocking_job job;
+    unsigned at;
+};
+
+static void ordered_run(struct blocking_job *b)
+{
+    container_of(b, struct ordered_job, job)->at = atomic_fetch_add(&order_next, 1);
+}
+
+static void ordered_done(struct blocking_job *b)
+{
+    (void)b;
+    answers++;
+}
+
+/* Six of one kind came first; the other kinds' turns come all the same. */
+static void free_thread_takes_from_the_classes_in_turn(void **state)
+{
+    (void)state;
+    static const struct blocking_class classes[] = {{"a", 0, 8}, {"b", 0, 8}, {"c", 0, 8}};
+    static const unsigned class_of[] = {0, 0, 0, 0, 0, 0, 1, 1, 2};
+    /* The holder was of the first class, so the second is next. */
+    static const unsigned turn_of[] = {2, 4, 5, 6, 7, 8, 0, 3, 1};
+    struct job holder;
+    struct ordered_job jobs[9];
+    start_classes(1, classes, 3, 0);
+    atomic_store(&order_next, 0);
+    hold_all_threads(&holder, 1);
+    for (unsigned i = 0; i < 9; i++) {
+        jobs[i] = (struct ordered_job){
+            .job = {.run = ordered_run, .done = ordered_done, .reply = &box, .class = class_of[i]}};
+        assert_int_equal(blocking_submit(pool, &jobs[i].job), 0);
+    }
+    sem_post(&gate_open);
+    await_answers(10);
+    for (unsigned i = 0; i < 9; i++)
+        assert_int_equal(jobs[i].at, turn_of[i]);
+}
+
+static void drain_runs_what_waits(void **state)
+{
+    (void)state;
+    static const struct blocking_class classes[] = {{"capped", 1, 8}, {"free", 0, 8}};
+    struct job holders[1], waiting[8], late = job_of(&box);
+    pthread_t opener;
+    start_classes(3, classes, 2, 0);
+    hold_all_threads(holders, 1);
+    for (unsigned i = 0; i < 8; i++)
+        submit_class(&waiting[i], i % 2);
+    assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
+    blocking_stop(pool, BLOCKING_DRAIN);
+    pthread_join(opener, NULL);
+    assert_int_equal(blocking_submit(pool, &late.job), -ESHUTDOWN);
+    while (mailbox_drain(&box, 64))
+        ;
+    assert_int_equal(answers, 9);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(waiting[i].runs, 1);
+        assert_int_equal(waiting[i].status, 0);
+    }
+}
+
+/* A thread of the capped class ends its job just as the others park: what waits is not forgotten.
+ */
+static void capped_jobs_are_not_overlooked_by_parking_threads(void **state)
+{
+    (void)state;
+    static const struct blocking_class classes[] = {{"one", 1, 16}, {"two", 2, 16}, {"all", 0, 16}};
+    struct job jobs[24];
+    start_classes(3, classes, 3, 0);
+    for (unsigned i = 0; i < 24; i++) {
+        jobs[i] = job_of(&box);
+        jobs[i].job.class = i % 3;
+        jobs[i].again = 299;
+        assert_int_equal(blocking_submit(pool, &jobs[i].job), 0);
+    }
+    await_answers(24 * 300);
+    unsigned parked;
+    blocking_parks(pool, &parked);
+    assert_true(parked <= 3);
+}
+
+/* Several cores use one pool with classes, cancel at random, and the pool ends under them. */
+#define CORES   3
+#define JOBS    12
+#define CLASSES 3
+
+static const struct blocking_class core_classes[CLASSES] = {
+    {"one", 1, 5}, {"two", 2, 4}, {"all", 0, 6}};
+
+static struct meter { /* of a class: how many run */
+    atomic_uint running;
+    atomic_uint over; /* times the cap was broken */
+} meters[CLASSES];
 
 struct core {
     pthread_t thread;
     struct mailbox box;
-    unsigned accepted, refused, dones, runs, cancels_held, returned;
+    struct rng rng;
+    unsigned accepted[CLASSES], returned[CLASSES], refused[CLASSES];
+    unsigned dones, runs, ran_though_cancelled, answered_twice;
     bool saw_shutdown;
 };
 
@@ -294,83 +472,135 @@ static atomic_uint rounds_left;
 
 static void core_job_run(struct blocking_job *b)
 {
+    struct meter *m = &meters[b->class];
+    unsigned cap = core_classes[b->class].max_running;
+    unsigned before = atomic_fetch_add(&m->running, 1);
+    if (cap && before >= cap)
+        atomic_fetch_add(&m->over, 1);
     container_of(b, struct core_job, job)->runs++;
+    if (b->class < 2)
+        sched_yield();
+    atomic_fetch_sub(&m->running, 1);
 }
 
 static void core_job_done(struct blocking_job *b)
 {
     struct core_job *j = container_of(b, struct core_job, job);
+    struct core *c = j->core;
+    c->answered_twice += !j->busy;
     j->busy = false;
-    j->core->dones++;
+    c->dones++;
     if (b->status == -ECANCELED)
-        j->core->returned++;
-    else if (j->cancel_held)
-        j->core->returned += 1000000; /* ran although cancel had said no */
+        c->returned[b->class]++;
+    else
+        c->ran_though_cancelled += j->cancel_held;
+}
+
+static void core_submit(struct core *c, struct core_job *j)
+{
+    unsigned class = j->job.class = rng_below(&c->rng, CLASSES);
+    int rc = blocking_submit(pool, &j->job);
+    j->busy = rc == 0;
+    j->cancel_held = rc == 0 && rng_chance(&c->rng, 200000) && blocking_cancel(&j->job);
+    c->accepted[class] += rc == 0;
+    c->refused[class] += rc == -EBUSY;
+    c->saw_shutdown = rc == -ESHUTDOWN;
 }
 
 static void *core_main(void *arg)
 {
     struct core *c = arg;
-    struct core_job jobs[8];
+    struct core_job jobs[JOBS];
+    unsigned accepted = 0;
     memset(jobs, 0, sizeof(jobs));
-    for (unsigned i = 0; i < 8; i++) {
+    for (unsigned i = 0; i < JOBS; i++) {
         jobs[i].job =
             (struct blocking_job){.run = core_job_run, .done = core_job_done, .reply = &c->box};
         jobs[i].core = c;
     }
     for (unsigned n = 0; !c->saw_shutdown; n++) {
-        struct core_job *j = &jobs[n % 8];
-        if (!j->busy) {
-            int rc = blocking_submit(pool, &j->job);
-            j->busy = rc == 0;
-            j->cancel_held = rc == 0 && n % 5 == 0 && blocking_cancel(&j->job);
-            c->accepted += rc == 0;
-            c->refused += rc == -EBUSY;
-            c->cancels_held += j->cancel_held;
-            c->saw_shutdown = rc == -ESHUTDOWN;
-        }
-        if (n == 3000)
+        struct core_job *j = &jobs[rng_below(&c->rng, JOBS)];
+        if (!j->busy)
+            core_submit(c, j);
+        if (n == 1500)
             atomic_fetch_sub(&rounds_left, 1);
         mailbox_drain(&c->box, 16);
-        sched_yield();
+        if (rng_chance(&c->rng, 500000))
+            sched_yield();
     }
-    while (c->dones < c->accepted)
+    for (unsigned i = 0; i < CLASSES; i++)
+        accepted += c->accepted[i];
+    while (c->dones < accepted)
         mailbox_drain(&c->box, 16);
-    for (unsigned i = 0; i < 8; i++)
+    for (unsigned i = 0; i < JOBS; i++)
         c->runs += jobs[i].runs;
     return NULL;
 }
 
-static void pool_may_stop_under_its_cores(void **state)
+static void run_cores(struct core *cores, uint64_t seed, enum blocking_end how)
 {
-    (void)state;
-    static struct core cores[CORES];
-    struct blocking_stats st;
-    unsigned accepted = 0, returned = 0;
-    memset(cores, 0, sizeof(cores));
-    start_pool(2, 8, 5000);
+    memset(cores, 0, CORES * sizeof(*cores));
+    memset(meters, 0, sizeof(meters));
     atomic_store(&rounds_left, CORES);
     for (unsigned i = 0; i < CORES; i++) {
+        cores[i].rng.state = seed * CORES + i;
         assert_int_equal(mailbox_init(&cores[i].box), 0);
         assert_int_equal(pthread_create(&cores[i].thread, NULL, core_main, &cores[i]), 0);
     }
     while (atomic_load(&rounds_left) > 0)
         sched_yield();
-    blocking_stop(pool);
+    blocking_stop(pool, how);
     for (unsigned i = 0; i < CORES; i++) {
-        struct core *c = &cores[i];
-        pthread_join(c->thread, NULL);
-        assert_int_equal(c->dones, c->accepted);
-        assert_int_equal(c->runs + c->returned, c->accepted);
-        assert_true(c->returned >= c->cancels_held);
-        accepted += c->accepted;
-        returned += c->returned;
-        mailbox_fini(&c->box);
+        pthread_join(cores[i].thread, NULL);
+        mailbox_fini(&cores[i].box);
     }
-    blocking_stats_get(pool, &st);
+}
+
+static void check_class(const struct core *cores, unsigned class)
+{
+    struct blocking_stats st;
+    uint64_t accepted = 0, returned = 0, refused = 0;
+    for (unsigned i = 0; i < CORES; i++) {
+        accepted += cores[i].accepted[class];
+        returned += cores[i].returned[class];
+        refused += cores[i].refused[class];
+    }
+    blocking_stats_get(pool, class, &st);
+    assert_int_equal(meters[class].over, 0);
     assert_int_equal(st.submitted, accepted);
     assert_int_equal(st.cancelled, returned);
-    assert_int_equal(st.completed + st.cancelled, accepted);
+    assert_int_equal(st.completed, accepted - returned);
+    assert_true(st.refused >= refused); /* and those of the shutdown */
+    assert_int_equal(st.queue_ns.count, st.completed);
+    assert_int_equal(st.queued, 0);
+    assert_int_equal(st.running, 0);
+}
+
+static void pool_may_end_under_its_cores(void **state)
+{
+    (void)state;
+    static struct core cores[CORES];
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        enum blocking_end how = seed % 2 ? BLOCKING_RETURN : BLOCKING_DRAIN;
+        print_message("# seed %u\n", (unsigned)seed);
+        start_classes(1 + seed % 3, core_classes, CLASSES, seed % 4 < 2 ? 0 : 5000);
+        run_cores(cores, seed, how);
+        for (unsigned i = 0; i < CORES; i++) {
+            unsigned accepted = 0, returned = 0;
+            for (unsigned class = 0; class < CLASSES; class ++) {
+                accepted += cores[i].accepted[class];
+                returned += cores[i].returned[class];
+            }
+            assert_int_equal(cores[i].dones, accepted);
+            assert_int_equal(cores[i].runs + returned, accepted);
+            assert_int_equal(cores[i].ran_though_cancelled, 0);
+            assert_int_equal(cores[i].answered_twice, 0);
+        }
+        for (unsigned class = 0; class < CLASSES; class ++)
+            check_class(cores, class);
+        blocking_free(pool);
+        pool = NULL;
+    }
 }
 
 #define story(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -385,7 +615,12 @@ int main(void)
         story(stop_returns_what_has_not_started),
         story(resubmitting_from_done_loses_nothing),
         story(parking_thread_does_not_miss_a_job),
-        story(pool_may_stop_under_its_cores),
+        story(capped_class_leaves_threads_for_the_others),
+        story(one_class_full_refuses_only_its_own),
+        story(free_thread_takes_from_the_classes_in_turn),
+        story(drain_runs_what_waits),
+        story(capped_jobs_are_not_overlooked_by_parking_threads),
+        story(pool_may_end_under_its_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
