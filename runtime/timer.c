@@ -8,6 +8,7 @@
 #include "runtime/sched.h"
 
 static_assert(TIMER_TICK_BITS + TIMER_LEVELS * TIMER_SLOT_BITS == 64, "the wheel covers all time");
+static_assert(sizeof(struct task) + sizeof(struct sleep) <= 128, "a parked task with a timer");
 static_assert(1u << TIMER_SLOT_BITS == TIMER_SLOTS && TIMER_SLOTS == 64, "one bit a slot");
 
 #define CASCADE_PER_FIRE 4 /* timers filed again, per timer that may fire */
@@ -137,13 +138,14 @@ static bool run_cascade(struct timer_wheel *w, unsigned *moves)
     return true;
 }
 
-/* Fires or files again what came from a level-0 slot. False when a limit was reached first. */
+/* Fires or files again what came from a level-0 slot: also one that is due by target_ but in a
+ * later slot, as it was moved; those between go first. False when a limit was reached first. */
 static bool run_due(struct timer_wheel *w, unsigned *fires, unsigned *moves)
 {
     struct list_node *n;
     while ((n = list_first(&w->due_))) {
         struct timer *t = container_of(n, struct timer, node_);
-        bool is_due = t->at_ <= w->target_;
+        bool is_due = t->at_ <= w->target_ && tick_of(t->at_) <= tick_of(w->now_);
         unsigned *limit = is_due ? fires : moves;
         if (*limit == 0)
             return false;
@@ -239,4 +241,12 @@ void sleep_cancel(struct sleep *s)
 {
     if (timer_is_armed(&s->timer))
         timer_cancel(s->wheel_, &s->timer);
+}
+
+void sleep_move(struct sleep *s, uint64_t at)
+{
+    if (at == UINT64_MAX)
+        sleep_cancel(s);
+    else if (timer_is_armed(&s->timer))
+        timer_arm(s->wheel_, &s->timer, at);
 }

@@ -83,6 +83,9 @@ struct sleep {
 void sleep_arm(struct sleep *s, struct task *t, uint64_t at);
 /* No-op when not armed, also for a zeroed sleep; the task need not be live any more. */
 void sleep_cancel(struct sleep *s);
+/* Moves an armed one for the same task; later is a plain store, UINT64_MAX cancels it. No-op when
+ * not armed. */
+void sleep_move(struct sleep *s, uint64_t at);
 static inline bool sleep_is_armed(const struct sleep *s)
 {
     return timer_is_armed(&s->timer);

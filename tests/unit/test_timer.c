@@ -282,13 +282,18 @@ static void model_fail(const struct model *m, const char *what)
 
 #define model_check(m, cond) ((cond) ? (void)0 : model_fail(m, #cond))
 
+static uint64_t model_later(const struct model *m, uint64_t ahead)
+{
+    return ahead > UINT64_MAX - m->now ? UINT64_MAX : m->now + ahead;
+}
+
 /* A time ahead whose size is drawn first, so that every level gets its share; or in the past. */
 static uint64_t model_time(struct model *m)
 {
     uint64_t ahead = rng_next(&m->rng) >> rng_below(&m->rng, 64);
     if (rng_chance(&m->rng, 50000))
-        return rng_below(&m->rng, 2) ? m->now : m->now - rng_below(&m->rng, 1000000);
-    return ahead > UINT64_MAX - m->now ? UINT64_MAX : m->now + ahead;
+        return rng_below(&m->rng, 2) ? m->now : m->now - m->now % (1 + rng_below(&m->rng, 1000000));
+    return model_later(m, ahead);
 }
 
 static void model_arm(struct model *m, unsigned i, uint64_t at)
@@ -388,11 +393,23 @@ static uint64_t model_jump(struct model *m)
     case 1:
         return next == UINT64_MAX || next < m->now ? m->now : next;
     case 2:
-        return m->now + rng_below(&m->rng, 200000);
-    default: {
-        uint64_t ahead = rng_next(&m->rng) >> (8 + rng_below(&m->rng, 56));
-        return ahead > UINT64_MAX - m->now ? UINT64_MAX : m->now + ahead;
+        return model_later(m, rng_below(&m->rng, 200000));
+    default:
+        return model_later(m, rng_next(&m->rng) >> (8 + rng_below(&m->rng, 56)));
     }
+}
+
+/* Every third run starts anywhere in 2^64 ns, and every third so late that the end is near. */
+static uint64_t model_start(struct model *m)
+{
+    uint64_t any = rng_next(&m->rng) >> rng_below(&m->rng, 64);
+    switch (m->seed % 3) {
+    case 0:
+        return any | 1;
+    case 1:
+        return UINT64_MAX - any / 2;
+    default:
+        return START + m->seed * 7919;
     }
 }
 
@@ -402,7 +419,7 @@ static void model_run(uint64_t seed)
     memset(m, 0, sizeof(*m));
     m->seed = seed;
     m->rng.state = seed;
-    m->now = START + seed * 7919;
+    m->now = model_start(m);
     timer_wheel_init(&m->wheel, m->now);
     for (unsigned i = 0; i < MODEL_TIMERS; i++)
         m->probes[i].timer.fire = on_model_fire;
@@ -419,6 +436,49 @@ static void model_run(uint64_t seed)
     }
     model_check(m, timer_wheel_count(&m->wheel) == 0);
     model_check(m, timer_wheel_next(&m->wheel) == UINT64_MAX);
+}
+
+/* One jump, from any time to any later one, over timers that lie anywhere between: those before it
+ * fire, each once and no other, in the order of their slots. */
+#define JUMP_TIMERS 300
+
+static void jump_run(uint64_t seed)
+{
+    static struct timer_wheel w;
+    static struct probe probes[JUMP_TIMERS];
+    static uint64_t at[JUMP_TIMERS];
+    struct rng rng = {seed};
+    uint64_t start = rng_next(&rng) >> rng_below(&rng, 64);
+    uint64_t now = start + ((UINT64_MAX - start) >> rng_below(&rng, 64));
+    unsigned due = 0, fired = 0;
+    timer_wheel_init(&w, start);
+    order_seen = 0;
+    for (unsigned i = 0; i < JUMP_TIMERS; i++) {
+        probe_init(&probes[i], &w);
+        probes[i].timer.fire = on_ordered;
+        at[i] = start + ((UINT64_MAX - start) >> rng_below(&rng, 64));
+        timer_arm(&w, &probes[i].timer, at[i]);
+        if (rng_below(&rng, 2)) { /* again: later lazily, earlier at once */
+            at[i] = start + ((UINT64_MAX - start) >> rng_below(&rng, 64));
+            timer_arm(&w, &probes[i].timer, at[i]);
+        }
+        due += at[i] <= now;
+    }
+    while (timer_wheel_next(&w) <= now && fired < due)
+        fired += timer_wheel_advance(&w, now, 1 + rng_below(&rng, 100));
+    fired += timer_wheel_advance(&w, now, JUMP_TIMERS);
+    bool is_good = fired == due && timer_wheel_count(&w) == JUMP_TIMERS - due;
+    for (unsigned i = 0; i < JUMP_TIMERS; i++)
+        is_good &= timer_is_armed(&probes[i].timer) == (at[i] > now);
+    if (!is_good)
+        fail_msg("seed %lu: from %lu to %lu fired %u of %u", seed, start, now, fired, due);
+}
+
+static void one_jump_fires_what_lies_before_it(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3000; seed++)
+        jump_run(seed);
 }
 
 static void agrees_with_a_searched_list(void **state)
@@ -441,6 +501,7 @@ int main(void)
         cmocka_unit_test(callback_may_cancel_one_due_in_the_same_slot),
         cmocka_unit_test(one_advance_is_bounded_and_the_rest_follows),
         cmocka_unit_test(big_jump_fires_in_order_of_time),
+        cmocka_unit_test(one_jump_fires_what_lies_before_it),
         cmocka_unit_test(agrees_with_a_searched_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
