@@ -8,6 +8,7 @@
 
 #include "runtime/sched.h"
 #include "runtime/scope.h"
+#include "tests/kit/puppet.h"
 
 #define START 271828182ull
 
@@ -230,6 +231,110 @@ static void member_may_abort_its_own_scope(void **state)
     sched_fini(&sched);
 }
 
+static void closed_scope_takes_nobody_and_lets_its_members_finish(void **state)
+{
+    (void)state;
+    struct scope root, leaf;
+    struct scope_member late = {0};
+    struct task t = {0};
+    struct member a;
+    struct scope_wait wait;
+    struct driver d;
+    scope_init(&root, NULL);
+    scope_init(&leaf, &root);
+    start(&a, &leaf);
+    scope_wait_init(&wait, &root);
+    drive(&d, &sched, &wait.f);
+    settle(&sched);
+    scope_close(&root);
+    scope_close(&root);
+    assert_true(scope_is_closed(&leaf));
+    assert_false(scope_is_cancelled(&leaf));
+    assert_int_equal(scope_join(&leaf, &late, &t), -ESHUTDOWN);
+    assert_int_equal(scope_join(&root, &late, &t), -ESHUTDOWN);
+    scope_leave(&late);
+    settle(&sched);
+    assert_int_equal(a.polls, 1); /* closing disturbs nobody */
+    assert_false(d.is_ready);
+    task_abort(&a.task);
+    settle(&sched);
+    assert_true(d.is_ready);
+    scope_fini(&leaf);
+    scope_fini(&root);
+    sched_fini(&sched);
+}
+
+static void closing_below_leaves_what_is_above_open(void **state)
+{
+    (void)state;
+    struct scope root, leaf;
+    struct member a;
+    scope_init(&root, NULL);
+    scope_init(&leaf, &root);
+    scope_close(&leaf);
+    assert_false(scope_is_closed(&root));
+    start(&a, &root);
+    scope_abort(&root);
+    assert_int_equal(a.drops, 1);
+    scope_fini(&leaf);
+    scope_fini(&root);
+    sched_fini(&sched);
+}
+
+static void strangers_can_wait_for_the_cancel(void **state)
+{
+    (void)state;
+    struct scope root, kids[2];
+    struct scope_cancelled c[4];
+    struct driver d[4];
+    scope_init(&root, NULL);
+    scope_init(&kids[0], &root);
+    scope_init(&kids[1], &root);
+    scope_cancelled_init(&c[0], &root);
+    scope_cancelled_init(&c[1], &kids[0]);
+    scope_cancelled_init(&c[2], &kids[0]);
+    scope_cancelled_init(&c[3], &kids[1]);
+    for (unsigned i = 0; i < 4; i++)
+        drive(&d[i], &sched, &c[i].f);
+    settle(&sched);
+    task_abort(&d[2].task); /* gives its place up */
+    scope_cancel(&kids[0]);
+    settle(&sched);
+    assert_true(d[1].is_ready);
+    assert_false(d[0].is_ready || d[2].is_ready || d[3].is_ready);
+    scope_cancel(&root);
+    settle(&sched);
+    assert_true(d[0].is_ready && d[3].is_ready);
+    assert_int_equal(d[2].polls, 1);
+    drive(&d[2], &sched, &c[2].f);
+    scope_cancelled_init(&c[2], &kids[1]); /* one that is cancelled already */
+    settle(&sched);
+    assert_true(d[2].is_ready);
+    assert_int_equal(d[2].polls, 1);
+    scope_fini(&kids[0]);
+    scope_fini(&kids[1]);
+    scope_fini(&root);
+    sched_fini(&sched);
+}
+
+static void a_wait_that_is_dropped_gives_its_place_up(void **state)
+{
+    (void)state;
+    struct scope s;
+    struct member a;
+    struct scope_wait wait;
+    struct driver d;
+    scope_init(&s, NULL);
+    start(&a, &s);
+    scope_wait_init(&wait, &s);
+    drive(&d, &sched, &wait.f);
+    settle(&sched);
+    task_abort(&d.task);
+    task_abort(&a.task);
+    scope_fini(&s);
+    sched_fini(&sched);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +344,10 @@ int main(void)
         cmocka_unit_test_setup(nobody_joins_a_cancelled_scope, set_up),
         cmocka_unit_test_setup(abort_drops_every_member_below, set_up),
         cmocka_unit_test_setup(member_may_abort_its_own_scope, set_up),
+        cmocka_unit_test_setup(closed_scope_takes_nobody_and_lets_its_members_finish, set_up),
+        cmocka_unit_test_setup(closing_below_leaves_what_is_above_open, set_up),
+        cmocka_unit_test_setup(strangers_can_wait_for_the_cancel, set_up),
+        cmocka_unit_test_setup(a_wait_that_is_dropped_gives_its_place_up, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
