@@ -20,7 +20,8 @@ struct delay {
 void delay_init(struct delay *d, uint64_t at);
 
 /* Moves it, and makes one that was ready or dropped pollable again. Later is a plain store: the
- * wheel files it anew when the old time comes up. Earlier files it at once. */
+ * wheel files it anew when the old time comes up. Earlier files it at once. One that was parked
+ * without a time, ready or dropped gets its timer in its next poll. */
 void delay_reset(struct delay *d, uint64_t at);
 
 #endif

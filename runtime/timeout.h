@@ -28,8 +28,8 @@ struct timeout {
  * already, by this task. */
 void timeout_init(struct timeout *to, struct future *of, uint64_t deadline);
 
-/* Moves the deadline of one that isn't ready; takes effect at once when it was polled already.
- * Later is a plain store. */
+/* Moves the deadline of one that isn't ready. Later is a plain store; earlier files the timer at
+ * once. One that had no deadline gets its timer in its next poll. */
 void timeout_move(struct timeout *to, uint64_t deadline);
 
 #endif
