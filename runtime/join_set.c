@@ -111,7 +111,7 @@ static enum poll next_poll(struct future *f, struct task *t)
         wait_park(&n->set_->waiters_, &n->node_, t);
         return POLL_PENDING;
     }
-    wait_cancel(&n->node_);
+    assert(!wait_is_parked(&n->node_)); /* the last one to finish woke it */
     f->status = n->member ? 0 : -ENOENT;
     return POLL_READY;
 }

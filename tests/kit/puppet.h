@@ -172,4 +172,21 @@ static inline void run_until(struct sched *s, uint64_t until)
     settle(s);
 }
 
+/* More timers due at `at` than one pass fires: those armed later come up in a later one. */
+#define CROWD_TIMERS (SCHED_TIMERS_STEP + 1)
+
+static inline void crowd_on_fire(struct timer *t, uint64_t now)
+{
+    (void)t;
+    (void)now;
+}
+
+static inline void crowd_arm(struct sched *s, struct timer crowd[CROWD_TIMERS], uint64_t at)
+{
+    for (unsigned i = 0; i < CROWD_TIMERS; i++) {
+        crowd[i] = (struct timer){.fire = crowd_on_fire};
+        timer_arm(&s->wheel, &crowd[i], at);
+    }
+}
+
 #endif

@@ -175,6 +175,24 @@ static void dropped_it_leaves_no_timer(void **state)
     sched_fini(&sched);
 }
 
+static void ready_before_its_timer_fired_it_leaves_none(void **state)
+{
+    (void)state;
+    static struct timer crowd[CROWD_TIMERS];
+    struct delay d;
+    struct driver who;
+    crowd_arm(&sched, crowd, START + 10);
+    delay_init(&d, START + 10);
+    drive(&who, &sched, &d.f);
+    settle(&sched);
+    task_wake(&who.task);
+    sched_step(&sched, START + 10);
+    assert_true(who.is_ready);
+    assert_int_equal(timer_wheel_count(&sched.wheel), CROWD_TIMERS - SCHED_TIMERS_STEP);
+    run_until(&sched, START + 10);
+    sched_fini(&sched);
+}
+
 #define story(f) cmocka_unit_test_setup(f, set_up)
 
 int main(void)
@@ -189,6 +207,7 @@ int main(void)
         story(moved_to_never_it_gives_its_timer_up),
         story(it_can_be_used_again),
         story(dropped_it_leaves_no_timer),
+        story(ready_before_its_timer_fired_it_leaves_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

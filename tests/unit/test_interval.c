@@ -171,6 +171,24 @@ static void a_drop_between_ticks_loses_none(void **state)
     sched_fini(&sched);
 }
 
+static void a_tick_taken_before_its_timer_fired_leaves_none(void **state)
+{
+    (void)state;
+    static struct timer crowd[CROWD_TIMERS];
+    struct interval every;
+    struct driver d;
+    crowd_arm(&sched, crowd, START + 10);
+    interval_init(&every, START + 10, 10, INTERVAL_BURST);
+    drive(&d, &sched, &every.f);
+    settle(&sched);
+    task_wake(&d.task);
+    sched_step(&sched, START + 10);
+    assert_true(d.is_ready);
+    assert_int_equal(timer_wheel_count(&sched.wheel), CROWD_TIMERS - SCHED_TIMERS_STEP);
+    run_until(&sched, START + 10);
+    sched_fini(&sched);
+}
+
 /* Whatever the delays: never early, never more than one tick a period on average, and each policy
  * keeps its promise. */
 static void random_run(uint64_t seed, enum interval_missed m)
@@ -225,6 +243,7 @@ int main(void)
         story(the_first_may_come_later_and_the_period_change),
         story(beyond_the_clock_there_is_no_tick),
         story(a_drop_between_ticks_loses_none),
+        story(a_tick_taken_before_its_timer_fired_leaves_none),
         story(every_policy_keeps_its_promise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
