@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Counts what meson's tests said, case by case.
 
-    tally.py count BUILD           prints the output of what failed, then `PASSED FAILED`
+    tally.py count BUILD           prints what was left out and why, the output of what failed,
+                                   then `PASSED FAILED`
     tally.py targets BUILD SUITE   prints the ninja targets of a suite's tests
 """
 
@@ -26,6 +27,11 @@ def tally(test):
     return passed, failed
 
 
+def reason(test):
+    m = re.search(r"#\s*SKIP\b(.*)", test.get("stdout", ""), re.I)
+    return m.group(1).rstrip() if m and m.group(1).strip() else " it doesn't say why"
+
+
 def count(build):
     path = os.path.join(build, "meson-logs", "testlog.json")
     passed = failed = 0
@@ -33,6 +39,8 @@ def count(build):
         with open(path, encoding="utf-8", errors="replace") as f:
             tests = [json.loads(line) for line in f if line.strip()]
         for test in tests:
+            if test["result"] == "SKIP":
+                print(f"--- {test['name']}: left out:{reason(test)}")
             good, bad = tally(test)
             passed += good
             failed += bad

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -45,10 +46,6 @@ static uint64_t any_time(struct rng *rng)
 static void ten_million_timers_fire_on_time(void **state)
 {
     (void)state;
-    if (SANITIZED) {
-        print_message("# ten million timers: left out of a build with sanitizers\n");
-        skip();
-    }
     struct timer *crowd = calloc(CROWD, sizeof(*crowd));
     struct rng rng = {20240229};
     uint64_t cancelled = 0;
@@ -87,6 +84,10 @@ static void ten_million_timers_fire_on_time(void **state)
 
 int main(void)
 {
+    if (SANITIZED) { /* by hand: Meson takes cmocka's own skip for a failure */
+        puts("1..0 # SKIP ten million timers: a sanitizer's shadow of them is too big");
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_million_timers_fire_on_time),
     };
