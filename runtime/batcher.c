@@ -91,9 +91,13 @@ static void put_item(struct batcher *b, const void *item)
     wake_taker(b);
 }
 
-static bool has_room(const struct batcher *b)
+/* Nobody gets in before those who wait: take_batch() serves them first, so while any waits the
+ * buffer is full. */
+static bool has_room(struct batcher *b)
 {
-    return b->buffers_[b->filling_].count_ < b->o_.max_items && list_is_empty(&b->waiting_);
+    bool is_full = filling(b)->count_ == b->o_.max_items;
+    assert(is_full || list_is_empty(&b->waiting_));
+    return !is_full;
 }
 
 int batcher_try_add(struct batcher *b, const void *item)

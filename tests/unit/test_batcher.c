@@ -241,6 +241,10 @@ static void asked_for_it_goes_at_once(void **state)
     run_until(START + MS);
     assert_int_equal(flusher.last_why, BATCH_ASKED);
     assert_int_equal(flusher.batches, 1);
+    /* It was for that one only. */
+    assert_int_equal(try_add(2), 0);
+    run_until(START + 2 * MS);
+    assert_int_equal(flusher.batches, 1);
     end();
 }
 

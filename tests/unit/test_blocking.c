@@ -267,19 +267,23 @@ static void resubmitting_from_done_loses_nothing(void **state)
     }
 }
 
-/* The answer goes out just before the thread parks: the next job meets it on its way there. */
+/* A thread spins about as long as the next job is away, so that job meets it anywhere on its way to
+ * the semaphore. */
 static void parking_thread_does_not_miss_a_job(void **state)
 {
     (void)state;
     struct job j = job_of(&box);
-    start_pool(1, 1, 0);
-    for (unsigned i = 1; i <= 5000; i++) {
+    struct rng rng = {5};
+    start_pool(1, 1, 1000);
+    for (unsigned i = 1; i <= 30000; i++) {
+        for (unsigned n = rng_below(&rng, 2000); n > 0; n--)
+            atomic_signal_fence(memory_order_seq_cst);
         assert_int_equal(blocking_submit(pool, &j.job), 0);
         for (unsigned tries = 0; answers < i && tries < 20000; tries++)
             mailbox_drain(&box, 1);
         await_answers(i);
     }
-    assert_int_equal(j.runs, 5000);
+    assert_int_equal(j.runs, 30000);
 }
 
 /* Both classes' jobs are in the queue before a thread may take one. */

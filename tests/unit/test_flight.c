@@ -59,6 +59,8 @@ static enum poll lookup_poll(struct future *f, struct task *t)
         struct task *victim = plan.kills;
         plan.kills = NULL;
         task_abort(victim);
+        /* It dies after this poll; nobody may join it meanwhile. */
+        assert_false(flight_is_running(&flight, l->work.key, l->work.key_len));
     }
     if (task_now(t) < l->ready_at) {
         sleep_arm(&l->sleep, t, l->ready_at);
