@@ -46,7 +46,8 @@ static inline void wait_cancel(struct wait_node *n)
     list_remove(&n->node_);
 }
 
-/* Wakes the longest waiting task; false when none waits. */
+/* Wakes the longest waiting task; false when none waits. A task that is dropped before it runs has
+ * used up the wake-up: its future's drop must pass on what it was woken for. */
 static inline bool wait_wake_one(struct wait_list *l)
 {
     struct list_node *n = list_pop_head(&l->head_);
