@@ -43,9 +43,14 @@ static inline void list_push_head(struct list_node *head, struct list_node *n)
     list_insert_after(head, n);
 }
 
+/* Asks no neighbour for what is known: the run queue moves by these, thousands of times a pass. */
 static inline void list_push_tail(struct list_node *head, struct list_node *n)
 {
-    list_insert_after(head->prev, n);
+    struct list_node *last = head->prev;
+    n->next = head;
+    n->prev = last;
+    last->next = n;
+    head->prev = n;
 }
 
 /* Idempotent; leaves n unlinked. */
@@ -71,9 +76,13 @@ static inline struct list_node *list_last(const struct list_node *head)
 
 static inline struct list_node *list_pop_head(struct list_node *head)
 {
-    struct list_node *n = list_first(head);
-    if (n)
-        list_remove(n);
+    struct list_node *n = head->next;
+    if (n == head)
+        return NULL;
+    struct list_node *next = n->next;
+    head->next = next;
+    next->prev = head;
+    n->next = n->prev = NULL;
     return n;
 }
 

@@ -57,10 +57,19 @@ static inline bool wait_wake_one(struct wait_list *l)
     return true;
 }
 
+/* No task runs in here, so the list is taken whole. */
 static inline void wait_wake_all(struct wait_list *l)
 {
-    while (wait_wake_one(l))
-        ;
+    struct list_node *n = l->head_.next;
+    if (n == &l->head_)
+        return;
+    list_init(&l->head_);
+    while (n != &l->head_) {
+        struct list_node *next = n->next;
+        n->next = n->prev = NULL;
+        task_wake(container_of(n, struct wait_node, node_)->task_);
+        n = next;
+    }
 }
 
 #endif
