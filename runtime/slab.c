@@ -14,6 +14,8 @@
 
 #define SLAB_ALIGN       64
 #define SLAB_CHUNK_BYTES (256u << 10)
+/* Our head, malloc's, and what aligning costs it: so a chunk fills its pages and no more. */
+#define SLAB_CHUNK_SPARE 192
 
 struct slab_chunk {
     struct slab_chunk *next;
@@ -36,7 +38,7 @@ void slab_init(struct slab *s, size_t object_size, uint32_t max)
 {
     memset(s, 0, sizeof(*s));
     s->size_ = (object_size + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
-    s->per_chunk_ = (uint32_t)(SLAB_CHUNK_BYTES / s->size_);
+    s->per_chunk_ = (uint32_t)((SLAB_CHUNK_BYTES - SLAB_CHUNK_SPARE) / s->size_);
     if (s->per_chunk_ == 0)
         s->per_chunk_ = 1;
     s->max_ = max;
@@ -69,6 +71,7 @@ static void slab_grow(struct slab *s)
     for (uint32_t i = n; i-- > 0;)
         push_free(s, objects + i * s->size_);
     s->made_ += n;
+    s->bytes += sizeof(*c) + n * s->size_;
 }
 
 void *slab_get(struct slab *s)

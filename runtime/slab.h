@@ -12,6 +12,7 @@ struct slab {
     uint32_t max_; /* objects */
     uint32_t made_;
     uint32_t in_use;
+    size_t bytes; /* asked of the system so far */
     void *free_;
     void *chunks_;
 };
