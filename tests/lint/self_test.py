@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import lint
 import rule_blocking
+import rule_examples
 import rule_format
 import rule_headers
 import rule_includes
@@ -189,6 +190,25 @@ def test_links(tap, root):
     tap.check(found == ["nowhere.md"], "links: a dead link is found, a live one is not", found)
 
 
+def test_examples(tap, root):
+    write(root, "tests/examples/meson.build", "examples = ['a']\n")
+    write(root, "tests/examples/a.c", "int x;\n    /* doc: one */\n    if (x)\n        x++;\n"
+                                      "    /* doc end */\n")
+    write(root, "tests/examples/b.c", "/* doc: one */\nint y;\n/* doc end */\n")
+    write(root, "tests/examples/a.h", "/* doc: two */\nint y;\n/* doc end */\n")
+    mark, code = "<!-- tests/examples/a.c: one -->\n", "```c\nif (x)\n    x++;\n```\n"
+    for name, text, expected in (
+            ("the same", mark + code, 0), ("other code", mark + "```c\nif (y)\n    x++;\n```\n", 1),
+            ("no source named", code, 1), ("no such region", mark.replace("one", "two") + code, 1),
+            ("no such file", mark.replace("a.c", "c.c") + code, 1),
+            ("a file that isn't run", mark.replace("a.c", "b.c") + "```c\nint y;\n```\n", 1),
+            ("a header that nobody includes",
+             "<!-- tests/examples/a.h: two -->\n```c\nint y;\n```\n", 1),
+            ("no C", "```\nx\n```\n", 0)):
+        found = list(rule_examples.check_file(root, "docs/runtime/a.md", text))
+        tap.check(len(found) == expected, f"examples: {name} gives {expected} findings", found)
+
+
 def test_tidy(tap, root):
     with open(os.path.join(HERE, "..", "..", ".clang-tidy"), encoding="utf-8") as f:
         config = f.read()
@@ -230,6 +250,7 @@ def main():
         test_headers(tap, root)
         test_format(tap, f"{root}/format")
         test_links(tap, f"{root}/links")
+        test_examples(tap, f"{root}/examples")
         test_tidy(tap, root)
         test_waivers(tap, root)
     print(f"1..{tap.count}")
