@@ -50,9 +50,11 @@ struct mpsc_port {
     struct chan_gate gate_;   /* room as known here: never more than there is */
     uint64_t count_;          /* what sent_ says */
     uint32_t senders_;
-    bool asked_; /* for room; the answer is still to come */
+    uint32_t taken_; /* the ring's consumer index as last seen */
+    bool asked_;     /* for room; the answer is still to come */
     /* From the sender; the receiver reads it before it parks. */
     _Alignas(64) _Atomic uint64_t sent_; /* items so far, and MPSC_ENDED_ */
+    uint32_t asked_at_;                  /* taken_, of which the sender knew when it asked */
     struct mailbox_item room_wanted_;    /* to the receiver's mailbox */
     /* The receiver's own. */
     _Alignas(64) uint64_t seen_; /* of sent_: items taken, and MPSC_ENDED_ */
