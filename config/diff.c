@@ -3,12 +3,14 @@
 #include <string.h>
 #include "config/arena.h"
 #include "config/diff.h"
+#include "config/held.h"
 #include "config/members.h"
 #include "config/schema.h"
 
 struct compare {
     struct arena *arena;   /* of the result */
     struct arena *scratch; /* of texts and paths */
+    struct config_held held;
     struct config_change *list;
     size_t count, frozen, room;
     bool out_of_memory;
@@ -42,6 +44,11 @@ static void add(struct compare *c, const char *path, const char *from, const cha
     }
     c->list[c->count++] = (struct config_change){keep(c, path), keep(c, from), keep(c, to), live};
     c->frozen += !live;
+}
+
+static bool is_live(const struct compare *c, const struct config_key *k, const void *after)
+{
+    return !k->frozen && !(k->may_wait && config_held_has(&c->held, after));
 }
 
 static void write_values(const struct config_key *k, const void *base, FILE *f)
@@ -120,7 +127,7 @@ static void compare_list(struct compare *c, const struct config_key *k, const ch
     for (size_t i = 0; i < new.count; i++)
         if (!members_find(&old, new.sorted[i].identity))
             add(c, config_say(c->scratch, "%s[%s]", path, new.sorted[i].identity), absent, present,
-                !k->frozen);
+                is_live(c, k, new.sorted[i].base));
 }
 
 static void compare_group(struct compare *c, const struct config_group *g, const char *path,
@@ -135,7 +142,7 @@ static void compare_group(struct compare *c, const struct config_group *g, const
             from = value_text(c, k, before);
             to = value_text(c, k, after);
             if (strcmp(from, to))
-                add(c, key, from, to, !k->frozen);
+                add(c, key, from, to, is_live(c, k, after));
             break;
         case CONFIG_GROUP:
             compare_group(c, k->group, key, config_child(k, before), config_child(k, after));
@@ -155,9 +162,9 @@ int config_diff(const struct snapshot *before, const struct snapshot *after,
 {
     struct compare c = {.arena = arena_new(), .scratch = arena_new()};
 
-    if (c.arena && c.scratch)
+    if (c.arena && c.scratch && config_held_find(before, after, c.scratch, &c.held) == 0)
         compare_group(&c, &config_root, "", before, after);
-    if (!c.arena || !c.scratch || c.out_of_memory) {
+    if (!c.held.list || c.out_of_memory) {
         arena_free(c.arena);
         arena_free(c.scratch);
         return -ENOMEM;

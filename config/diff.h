@@ -1,8 +1,9 @@
 /* What a reload changes, and what of that can be done without a restart.
  *
- * Upstreams, routes, timeouts and limits are live: a core takes them with the next snapshot.
- * Frozen keys (cores, ports, the set of listeners and their addresses, the admin socket, the
- * log's file …) keep their old value until a restart. Which is which stands in the schema table.
+ * Listeners, routes, upstreams, timeouts and limits are live: a core takes them with the next
+ * snapshot. Frozen keys (cores, ports, the admin socket, the log's file …) keep their old value
+ * until a restart, and so do listeners on addresses that no running port has (held.h). Which is
+ * which stands in the schema table.
  */
 #ifndef MILLRACE_CONFIG_DIFF_H
 #define MILLRACE_CONFIG_DIFF_H
@@ -29,10 +30,8 @@ int config_diff(const struct snapshot *before, const struct snapshot *after,
 void config_diff_fini(struct config_diff *d);
 
 /* The live keys of `after` and the frozen ones of `before`, as a snapshot of its own that shares
- * no memory with either. A listener that only `after` has waits for a restart; one that it no
- * longer has keeps running as it was, and so do the upstreams which that one needs. An upstream on
- * a subnet that only a new port has can't be reached before the restart. Its version is `after`'s.
- * 0 or -ENOMEM. */
+ * no memory with either, without draining listeners. An upstream on a subnet that only a new port
+ * has can't be reached before the restart. Its version is `after`'s. 0 or -ENOMEM. */
 int config_merge_live(const struct snapshot *before, const struct snapshot *after,
                       struct snapshot **ret);
 

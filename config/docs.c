@@ -34,10 +34,14 @@ static const char intro[] =
     "## Changes while it runs\n"
     "\n"
     "The file is read again when it changes, on SIGHUP and by `millrace reload`. A file with an\n"
-    "error changes nothing. Keys marked **live** take effect at once and touch no connection. The\n"
-    "others keep their old value until a restart, and the reload names them. Upstreams and routes\n"
-    "come and go live, ports and listeners with a restart only: a listener that is gone from the\n"
-    "file runs on as it was, with the upstreams it needs.\n";
+    "error changes nothing. Keys marked **live** take effect at once, on all cores or on none, "
+    "and\n"
+    "touch no connection. The others keep their old value until a restart, and the reload names\n"
+    "them. Ports come and go with a restart only; listeners, routes and upstreams do so live: the\n"
+    "connections of a listener that goes finish what they are at. A listener on an address that "
+    "no\n"
+    "running port has waits for a restart. How to reload, compare and go back: see\n"
+    "[deploy.md](deploy.md#changing-the-configuration).\n";
 
 /* In a table's cell. */
 static void put_cell(FILE *f, const char *text)
@@ -61,7 +65,7 @@ static void put_range(FILE *f, const struct config_key *k)
         fprintf(f, ", %s to %s", lo, hi);
 }
 
-static void put_type(FILE *f, const struct config_key *k)
+void config_docs_type(const struct config_key *k, const char *quote, FILE *f)
 {
     if (k->kind == CONFIG_GROUP || k->kind == CONFIG_OPTIONAL) {
         fputs("mapping", f);
@@ -71,34 +75,48 @@ static void put_type(FILE *f, const struct config_key *k)
         fprintf(f, "list of %s, %ju to %ju", k->type->plural, (uintmax_t)k->min, (uintmax_t)k->max);
     } else if (k->type == &config_choice) {
         for (unsigned i = 0; k->choices[i]; i++)
-            fprintf(f, "%s`%s`", i ? ", " : "", k->choices[i]);
+            fprintf(f, "%s%s%s%s", i ? ", " : "", quote, k->choices[i], quote);
     } else {
-        put_cell(f, k->type->name);
+        fputs(k->type->name, f);
         if (k->max)
             put_range(f, k);
         for (unsigned i = 0; k->choices && k->choices[i]; i++)
-            fprintf(f, ", `%s`", k->choices[i]);
+            fprintf(f, ", %s%s%s", quote, k->choices[i], quote);
         if (k->word)
-            fprintf(f, ", `%s`", k->word);
+            fprintf(f, ", %s%s%s", quote, k->word, quote);
     }
+}
+
+const char *config_docs_change(const struct config_key *k)
+{
+    if (k->kind == CONFIG_OPTIONAL)
+        return k->frozen ? "come and go: restart" : NULL;
+    if (k->kind == CONFIG_GROUP)
+        return NULL;
+    return k->frozen ? "restart" : k->may_wait ? "live, or restart" : "live";
+}
+
+static void put_change(FILE *f, const struct config_key *k)
+{
+    const char *change = config_docs_change(k);
+
+    if (change && !strncmp(change, "live", 4))
+        fprintf(f, "**live**%s", change + 4);
+    else if (change)
+        fputs(change, f);
 }
 
 static void put_key(FILE *f, const struct config_key *k)
 {
-    bool is_mapping = k->kind == CONFIG_GROUP || k->kind == CONFIG_OPTIONAL;
-
     fprintf(f, "| `%s` | ", k->name);
-    put_type(f, k);
+    config_docs_type(k, "`", f);
     fputs(" | ", f);
     if (k->required)
         fputs("required", f);
     else if (k->initial && k->kind == CONFIG_VALUE)
         fprintf(f, "`%s`", k->initial);
     fputs(" | ", f);
-    if (k->kind == CONFIG_OPTIONAL && k->frozen)
-        fputs("come and go: restart", f);
-    else if (!is_mapping)
-        fputs(k->frozen ? "restart" : "**live**", f);
+    put_change(f, k);
     fputs(" | ", f);
     put_cell(f, k->doc);
     if (k->example && k->required)

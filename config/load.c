@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "config/bind.h"
 #include "config/load.h"
+#include "config/origins.h"
 #include "config/resolve.h"
 #include "config/validate.h"
 
@@ -34,29 +35,57 @@ static int build(const char *name, const char *text, size_t len, const struct co
     return config_errors_any(b->errs) ? -EINVAL : 0;
 }
 
+static int load(const char *name, const char *text, size_t len, const struct config_host *host,
+                struct bind *b, struct snapshot **ret)
+{
+    struct snapshot *s = b->arena && b->scratch ? arena_alloc(b->arena, sizeof(*s)) : NULL;
+    int rc = -ENOMEM;
+
+    if (len > CONFIG_FILE_MAX)
+        rc = fail(b->errs, name, -EINVAL, "a configuration has at most 1MiB");
+    else if (s)
+        rc = build(name, text, len, host, s, b);
+    if (rc == -ENOMEM)
+        fail(b->errs, name, rc, "out of memory");
+    config_errors_sort(b->errs);
+    if (rc) {
+        arena_free(b->arena);
+        return rc;
+    }
+    s->arena_ = b->arena;
+    *ret = s;
+    return 0;
+}
+
 int config_load_text(const char *name, const char *text, size_t len, const struct config_host *host,
                      struct snapshot **ret, struct config_errors *errs)
 {
     struct bind b = {.file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs};
-    struct snapshot *s = b.arena && b.scratch ? arena_alloc(b.arena, sizeof(*s)) : NULL;
-    int rc = -ENOMEM;
+    struct snapshot *s;
+    int rc = load(name, text, len, host, &b, &s);
 
-    if (len > CONFIG_FILE_MAX)
-        rc = fail(errs, name, -EINVAL, "a configuration has at most 1MiB");
-    else if (s)
-        rc = build(name, text, len, host, s, &b);
-    if (rc == -ENOMEM)
-        fail(errs, name, rc, "out of memory");
     arena_free(b.scratch);
-    config_errors_sort(errs);
-    if (rc) {
-        arena_free(b.arena);
+    if (rc)
         return rc;
-    }
     config_finish(s);
-    s->arena_ = b.arena;
     *ret = s;
     return 0;
+}
+
+/* Before config_finish(), which moves what the marks point at. */
+int config_load_origins(const char *name, const char *text, size_t len, const char *path,
+                        void *context, config_origin_fn *each, struct config_errors *errs)
+{
+    struct bind b = {.file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs};
+    struct snapshot *s;
+    int rc = load(name, text, len, NULL, &b, &s);
+
+    if (!rc) {
+        rc = origins_each(&b, s, path, context, each);
+        snapshot_free(s);
+    }
+    arena_free(b.scratch);
+    return rc;
 }
 
 /* At most CONFIG_FILE_MAX + 1 bytes, so that "too large" shows. */
@@ -76,10 +105,16 @@ static ssize_t read_all(int fd, char *text)
     return len;
 }
 
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
 static int read_file(int fd, const char *path, char *text, size_t *ret_len,
                      struct config_errors *errs)
 {
-    struct stat st;
+    struct stat st, after;
     ssize_t len;
 
     if (fstat(fd, &st))
@@ -91,12 +126,13 @@ static int read_file(int fd, const char *path, char *text, size_t *ret_len,
     len = read_all(fd, text);
     if (len < 0)
         return fail(errs, path, len, strerror(-len));
+    if (fstat(fd, &after) || !is_same(&st, &after))
+        return fail(errs, path, -EAGAIN, "is being written right now; try again");
     *ret_len = len;
     return 0;
 }
 
-int config_load_file_for(const char *path, const struct config_host *host, struct snapshot **ret,
-                         struct config_errors *errs)
+int config_read_file(const char *path, char **ret_text, size_t *ret_len, struct config_errors *errs)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
     char *text;
@@ -108,9 +144,26 @@ int config_load_file_for(const char *path, const struct config_host *host, struc
         config_errors_add(errs, path, 0, 0, NULL, "can't be read: %s", strerror(-rc));
         return rc;
     }
-    text = malloc(CONFIG_FILE_MAX + 1);
+    text = malloc(CONFIG_FILE_MAX + 2);
     rc = text ? read_file(fd, path, text, &len, errs) : fail(errs, path, -ENOMEM, "out of memory");
     close(fd);
+    if (rc) {
+        free(text);
+        return rc;
+    }
+    text[len] = '\0';
+    *ret_text = text;
+    *ret_len = len;
+    return 0;
+}
+
+int config_load_file_for(const char *path, const struct config_host *host, struct snapshot **ret,
+                         struct config_errors *errs)
+{
+    char *text = NULL;
+    size_t len;
+    int rc = config_read_file(path, &text, &len, errs);
+
     if (!rc)
         rc = config_load_text(path, text, len, host, ret, errs);
     free(text);

@@ -29,6 +29,11 @@ int config_load_file(const char *path, struct snapshot **ret, struct config_erro
 int config_load_file_for(const char *path, const struct config_host *host, struct snapshot **ret,
                          struct config_errors *errs);
 
+/* The file's text alone, malloc()ed, with a NUL behind it; errors as above. One that changes while
+ * it is read is an error (-EAGAIN): half of it must not be taken for the whole. */
+int config_read_file(const char *path, char **ret_text, size_t *ret_len,
+                     struct config_errors *errs);
+
 /* The same from memory. `name` stands for the file's name in errors and in the snapshot. */
 int config_load_text(const char *name, const char *text, size_t len, const struct config_host *host,
                      struct snapshot **ret, struct config_errors *errs);

@@ -1,16 +1,19 @@
-/* Merging is two steps. The first picks what to take, key by key, into new structs that still share
- * strings and arrays with both sides; the second copies all that into an arena of its own. */
+/* Merging picks what to take, key by key, into new structs that still share strings and arrays with
+ * both sides; config_own() then copies all that into an arena of its own. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include "config/arena.h"
 #include "config/diff.h"
+#include "config/held.h"
 #include "config/members.h"
+#include "config/own.h"
 #include "config/resolve.h"
 #include "config/schema.h"
 
 struct merge {
-    struct arena *arena; /* of the first step: thrown away; of the second: the snapshot's */
+    struct arena *arena; /* thrown away */
+    struct config_held held;
     bool out_of_memory;
 };
 
@@ -38,9 +41,12 @@ static void pick_member(struct merge *m, const struct config_group *g, void *bas
         pick_group(m, g, base, before, after);
 }
 
-static void pick_value(const struct config_key *k, void *base, const void *from)
+static void pick_value(struct merge *m, const struct config_key *k, void *base, const void *before,
+                       const void *after)
 {
-    memcpy(config_field(k, base), config_field(k, from), k->width);
+    bool keep = k->frozen || (k->may_wait && config_held_has(&m->held, after));
+
+    memcpy(config_field(k, base), config_field(k, keep ? before : after), k->width);
 }
 
 static void pick_values(const struct config_key *k, void *base, const void *from)
@@ -57,8 +63,7 @@ static void pick_optional(struct merge *m, const struct config_key *k, void *bas
     const void *old = config_child(k, before), *new = config_child(k, after);
     void *child = NULL;
 
-    assert(k->frozen); /* one whose presence is live would need no more than another condition */
-    if (old) {
+    if (k->frozen ? old : new) {
         child = allocate(m, 1, k->group->size);
         if (child)
             pick_member(m, k->group, child, old, new);
@@ -66,11 +71,13 @@ static void pick_optional(struct merge *m, const struct config_key *k, void *bas
     memcpy(config_field(k, base), &child, sizeof(child));
 }
 
+/* A frozen list has the members of `before`; another one those of `after`, but for new ones that
+ * must wait. */
 static void pick_list(struct merge *m, const struct config_key *k, void *base, const void *before,
                       const void *after)
 {
     const void *kept = k->frozen ? before : after;
-    size_t n = config_list_count(k, kept);
+    size_t n = config_list_count(k, kept), taken = 0;
     struct members others = members_make(k, k->frozen ? after : before, m->arena);
 
     if (!others.sorted || !config_list_make(k, base, n, m->arena)) {
@@ -85,9 +92,12 @@ static void pick_list(struct merge *m, const struct config_key *k, void *base, c
             other = members_find(&others, identity);
         else
             m->out_of_memory = true;
-        pick_member(m, k->group, config_list_at(k, base, i), k->frozen ? one : other,
+        if (!other && k->may_wait && config_held_has(&m->held, one))
+            continue;
+        pick_member(m, k->group, config_list_at(k, base, taken++), k->frozen ? one : other,
                     k->frozen ? other : one);
     }
+    config_store((char *)base + k->count_offset, k->count_width, taken);
 }
 
 static void pick_group(struct merge *m, const struct config_group *g, void *base,
@@ -96,7 +106,7 @@ static void pick_group(struct merge *m, const struct config_group *g, void *base
     for (const struct config_key *k = g->keys; k->name; k++) {
         switch (k->kind) {
         case CONFIG_VALUE:
-            pick_value(k, base, k->frozen ? before : after);
+            pick_value(m, k, base, before, after);
             break;
         case CONFIG_VALUES:
             pick_values(k, base, k->frozen ? before : after);
@@ -115,163 +125,23 @@ static void pick_group(struct merge *m, const struct config_group *g, void *base
     }
 }
 
-struct wanted {
-    struct upstream_index index; /* of those that are there */
-    const struct config_upstream **list;
-    size_t count;
-};
-
-static void want(void *context, const struct config_upstream **ref)
-{
-    struct wanted *w = context;
-
-    if (upstream_index_find(&w->index, (*ref)->name))
-        return;
-    for (size_t i = 0; i < w->count; i++)
-        if (w->list[i] == *ref)
-            return;
-    w->list[w->count++] = *ref;
-}
-
-/* A listener that waits for a restart to go may need upstreams that are gone from the file. */
-static void keep_upstreams(struct merge *m, struct snapshot *s, const struct snapshot *before)
-{
-    struct wanted w = {upstream_index_make(s, m->arena),
-                       allocate(m, before->nupstreams, sizeof(w.list[0])), 0};
-    struct config_upstream *all;
-
-    if (!w.index.sorted || !w.list) {
-        m->out_of_memory = true;
-        return;
-    }
-    config_each_reference(s, &w, want);
-    all = allocate(m, s->nupstreams + w.count, sizeof(*all));
-    if (!all)
-        return;
-    memcpy(all, s->upstreams, s->nupstreams * sizeof(*all));
-    for (size_t i = 0; i < w.count; i++)
-        all[s->nupstreams + i] = *w.list[i];
-    s->upstreams = all;
-    s->nupstreams += w.count;
-}
-
-static void own_group(struct merge *m, const struct config_group *g, void *base);
-
-static void own_array(struct merge *m, const struct config_key *k, void *base)
-{
-    size_t n = config_list_count(k, base);
-    const void *shared = config_list_at(k, base, 0);
-    void *array = allocate(m, n, k->width);
-
-    if (!array)
-        return;
-    if (n)
-        memcpy(array, shared, n * k->width);
-    memcpy(config_field(k, base), &array, sizeof(array));
-}
-
-static void own_value(struct merge *m, const struct config_key *k, void *field)
-{
-    if (k->type->copy && !k->type->copy(field, m->arena))
-        m->out_of_memory = true;
-}
-
-static void own_list(struct merge *m, const struct config_key *k, void *base)
-{
-    if (!k->in_place)
-        own_array(m, k, base);
-    for (size_t i = 0; !m->out_of_memory && i < config_list_count(k, base); i++) {
-        void *member = config_list_at(k, base, i);
-
-        if (k->kind == CONFIG_LIST)
-            own_group(m, k->group, member);
-        else
-            own_value(m, k, member);
-    }
-}
-
-static void own_optional(struct merge *m, const struct config_key *k, void *base)
-{
-    const void *shared = config_child(k, base);
-    void *child = shared ? allocate(m, 1, k->group->size) : NULL;
-
-    if (!child)
-        return;
-    memcpy(child, shared, k->group->size);
-    memcpy(config_field(k, base), &child, sizeof(child));
-    own_group(m, k->group, child);
-}
-
-/* Replaces every pointer below a struct by one to a copy. */
-static void own_group(struct merge *m, const struct config_group *g, void *base)
-{
-    for (const struct config_key *k = g->keys; k->name && !m->out_of_memory; k++) {
-        switch (k->kind) {
-        case CONFIG_VALUE:
-            own_value(m, k, config_field(k, base));
-            break;
-        case CONFIG_VALUES:
-        case CONFIG_LIST:
-            own_list(m, k, base);
-            break;
-        case CONFIG_GROUP:
-            own_group(m, k->group, config_child(k, base));
-            break;
-        case CONFIG_OPTIONAL:
-            own_optional(m, k, base);
-            break;
-        }
-    }
-}
-
-static void point(void *context, const struct config_upstream **ref)
-{
-    *ref = upstream_index_find(context, (*ref)->name);
-    assert(*ref); /* keep_upstreams() */
-}
-
-/* A deep copy of `shared`, which is complete. */
-static struct snapshot *own(struct arena *a, const struct snapshot *shared, struct arena *scratch)
-{
-    struct merge m = {.arena = a};
-    struct snapshot *s = arena_alloc(a, sizeof(*s));
-    struct upstream_index index;
-
-    if (!s)
-        return NULL;
-    *s = *shared;
-    own_group(&m, &config_root, s);
-    if (m.out_of_memory)
-        return NULL;
-    s->path = arena_strndup(a, shared->path, strlen(shared->path));
-    index = upstream_index_make(s, scratch);
-    if (!s->path || !index.sorted)
-        return NULL;
-    config_each_reference(s, &index, point);
-    config_finish(s);
-    s->arena_ = a;
-    return s;
-}
-
 int config_merge_live(const struct snapshot *before, const struct snapshot *after,
                       struct snapshot **ret)
 {
     struct merge m = {.arena = arena_new()};
-    struct arena *a = arena_new();
     struct snapshot picked, *s = NULL;
 
-    if (m.arena && a) {
+    if (m.arena && config_held_find(before, after, m.arena, &m.held) == 0) {
         pick_member(&m, &config_root, &picked, before, after);
+        picked.draining = NULL;
+        picked.ndraining = 0;
         if (!m.out_of_memory)
-            keep_upstreams(&m, &picked, before);
-        if (!m.out_of_memory)
-            s = own(a, &picked, m.arena);
+            s = config_own(&picked);
     }
     arena_free(m.arena);
-    if (!s) {
-        arena_free(a);
+    if (!s)
         return -ENOMEM;
-    }
+    config_finish(s);
     *ret = s;
     return 0;
 }

@@ -31,17 +31,24 @@ const struct config_upstream *upstream_index_find(const struct upstream_index *x
     return found ? *found : NULL;
 }
 
-void config_each_reference(const struct snapshot *s, void *context,
-                           void (*each)(void *context, const struct config_upstream **ref))
+static void each_of(const struct config_listener *list, size_t n, void *context,
+                    void (*each)(void *context, const struct config_upstream **ref))
 {
-    for (size_t i = 0; i < s->nlisteners; i++) {
-        const struct config_listener *l = &s->listeners[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct config_listener *l = &list[i];
 
         if (l->tunnel)
             each(context, &l->tunnel->upstream);
         for (size_t j = 0; l->http && j < l->http->nroutes; j++)
             each(context, &l->http->routes[j].upstream);
     }
+}
+
+void config_each_reference(const struct snapshot *s, void *context,
+                           void (*each)(void *context, const struct config_upstream **ref))
+{
+    each_of(s->listeners, s->nlisteners, context, each);
+    each_of(s->draining, s->ndraining, context, each);
 }
 
 /* Most specific first; see config_http.routes. */

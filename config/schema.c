@@ -238,18 +238,19 @@ static const struct config_group listener_limits = {
 
 static const struct config_key listener_keys[] = {
     {"name", CONFIG_VALUE, &config_name, FIELD(config_listener, name), .required = true,
-     .frozen = true, .example = "web", .doc = "What the listener is called in logs and metrics."},
+     .example = "web", .doc = "What the listener is called in logs and metrics."},
     {"address", CONFIG_VALUE, &config_listen, FIELD(config_listener, address), .required = true,
-     .frozen = true, .example = "10.77.0.1:8080",
-     .doc = "One of the ports' addresses and a TCP port; `*:8080`: all of the ports' addresses."},
+     .may_wait = true, .example = "10.77.0.1:8080",
+     .doc = "One of the ports' addresses and a TCP port; `*:8080`: all of the ports' addresses. An "
+            "address that no running port has waits for a restart."},
     {"limits", CONFIG_GROUP, .group = &listener_limits, .doc = "Limits of the listener."},
-    {"http", CONFIG_OPTIONAL, .group = &http_group, FIELD(config_listener, http), .frozen = true,
+    {"http", CONFIG_OPTIONAL, .group = &http_group, FIELD(config_listener, http),
      .doc = "Makes it an HTTP/1.1 reverse proxy."},
     {"tunnel", CONFIG_OPTIONAL, .group = &tunnel_group, FIELD(config_listener, tunnel),
-     .frozen = true, .doc = "Makes it a TCP tunnel."},
+     .doc = "Makes it a TCP tunnel."},
     END,
 };
-static const struct config_group listener_group = {
+const struct config_group config_listener_group = {
     "listeners",   "Where clients connect.", sizeof(struct config_listener),
     listener_keys, listener_kinds,           name_identity};
 
@@ -309,9 +310,9 @@ static const struct config_group admin_group = {"admin",
 
 static const struct config_key log_keys[] = {
     {"format", CONFIG_VALUE, &config_choice, FIELD(config_log, format), .initial = "text",
-     .choices = format_choices, .frozen = true, .doc = "Of the log on stderr."},
+     .choices = format_choices, .doc = "Of the log on stderr."},
     {"level", CONFIG_VALUE, &config_choice, FIELD(config_log, level), .initial = "info",
-     .choices = level_choices, .frozen = true, .doc = "The least important lines to write."},
+     .choices = level_choices, .doc = "The least important lines to write."},
     {"access", CONFIG_VALUE, &config_path, FIELD(config_log, access), .initial = "stderr",
      .choices = access_choices, .frozen = true,
      .doc = "Where requests are written, a line each: `stderr` or a file's path."},
@@ -339,8 +340,10 @@ static const struct config_key root_keys[] = {
      .doc = "Threads and memory."},
     {"ports", CONFIG_LIST, .group = &port_group, ELEMENTS(snapshot, ports, nports),
      .required = true, .frozen = true, RANGE(1, 16), .doc = "NIC ports that Millrace owns."},
-    {"listeners", CONFIG_LIST, .group = &listener_group, ELEMENTS(snapshot, listeners, nlisteners),
-     .required = true, .frozen = true, RANGE(1, 1024), .doc = "Where clients connect."},
+    {"listeners", CONFIG_LIST, .group = &config_listener_group,
+     ELEMENTS(snapshot, listeners, nlisteners), .required = true, .may_wait = true, RANGE(1, 1024),
+     .doc = "Where clients connect. They come and go live: connections of one that goes, or that "
+            "gets another address, finish what they are at."},
     {"upstreams", CONFIG_LIST, .group = &upstream_group, ELEMENTS(snapshot, upstreams, nupstreams),
      .required = true, RANGE(1, 4096), .doc = "Groups of origins."},
     {"admin", CONFIG_GROUP, .group = &admin_group, FIELD(snapshot, admin),

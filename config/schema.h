@@ -53,7 +53,8 @@ struct config_key {
     size_t count_offset, count_width; /* of a list's length */
     bool in_place;                    /* the list is an array in the struct with max elements */
     bool required;
-    bool frozen; /* values: can't change live. Lists and optional groups: nothing comes or goes */
+    bool frozen;   /* values: can't change live. Lists and optional groups: nothing comes or goes */
+    bool may_wait; /* frozen for the listeners that must wait for a restart: held.h */
     const char *initial; /* as the file would have it; NULL: none */
     uint64_t min, max;   /* of numbers, in their unit; of a list's length */
     const char *word;    /* stands for `word_value`; for text, for "none" */
@@ -72,7 +73,7 @@ struct config_group {
     void (*identity)(const void *base, FILE *f);
 };
 
-extern const struct config_group config_root;
+extern const struct config_group config_root, config_listener_group;
 
 const struct config_key *config_key_find(const struct config_group *g, const char *name,
                                          size_t len);

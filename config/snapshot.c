@@ -17,6 +17,12 @@ const struct config_upstream *snapshot_upstream(const struct snapshot *s, const 
     return NULL;
 }
 
+bool config_listener_is_same(const struct config_listener *a, const struct config_listener *b)
+{
+    return a->address.port == b->address.port && a->address.addr == b->address.addr &&
+           !a->http == !b->http && !strcmp(a->name, b->name);
+}
+
 const struct config_listener *snapshot_listener(const struct snapshot *s, const char *name)
 {
     for (size_t i = 0; i < s->nlisteners; i++)

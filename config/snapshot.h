@@ -140,6 +140,11 @@ struct snapshot {
     size_t nlisteners;
     struct config_upstream *upstreams;
     size_t nupstreams;
+    /* Listeners that are gone from the configuration, while they still have connections: those go
+     * by these values, and by no new ones. Told apart by name, address and kind. Their upstreams
+     * are among `upstreams`. Only what is published has any (config/build.h). */
+    struct config_listener *draining;
+    size_t ndraining;
     struct config_admin admin;
     struct config_log log;
     struct config_drain drain;
@@ -149,6 +154,10 @@ struct snapshot {
 void snapshot_free(struct snapshot *s);
 
 const struct config_upstream *snapshot_upstream(const struct snapshot *s, const char *name);
+/* The open one of that name. */
 const struct config_listener *snapshot_listener(const struct snapshot *s, const char *name);
+
+/* The same name, address and kind: connections stay with it. */
+bool config_listener_is_same(const struct config_listener *a, const struct config_listener *b);
 
 #endif

@@ -1,11 +1,14 @@
-/* Every good/NAME.yaml must load; every bad/NAME.yaml must be refused with exactly the lines of
+/* Every good/NAME.yaml must load, and read back the same from what config_write_yaml() makes of it;
+ * every bad/NAME.yaml must be refused with exactly the lines of
  * bad/NAME.expected. TAP, one line a file. With --write the expected files are written instead. */
 #include <assert.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "config/diff.h"
 #include "config/load.h"
+#include "config/reference.h"
 
 static unsigned tests, failures;
 
@@ -20,6 +23,33 @@ static char *read_text(const char *path, size_t *ret_len)
     if (f)
         fclose(f);
     return text;
+}
+
+/* Written and read again it is the same; else what isn't is added to the report. */
+static void check_written(const struct snapshot *s, FILE *report)
+{
+    struct config_errors errs;
+    struct config_diff d = {NULL};
+    struct snapshot *again = NULL;
+    char *text;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+
+    assert(f && !config_write_yaml(s, f));
+    fclose(f);
+    config_errors_init(&errs);
+    if (config_load_text("written", text, size, NULL, &again, &errs)) {
+        config_check_report(report, &errs);
+        fputs(text, report);
+    } else {
+        assert(!config_diff(s, again, &d));
+    }
+    for (size_t i = 0; i < d.nchanges; i++)
+        fprintf(report, "%s: %s -> %s\n", d.changes[i].key, d.changes[i].from, d.changes[i].to);
+    config_diff_fini(&d);
+    config_errors_fini(&errs);
+    snapshot_free(again);
+    free(text);
 }
 
 /* The report, "" if the file loads. Files go by their base name. */
@@ -39,6 +69,8 @@ static char *load(const char *folder, const char *name)
     config_load_text(name, text, len, &(struct config_host){.cpus = 8}, &s, &errs);
     config_check_report(f, &errs);
     config_errors_fini(&errs);
+    if (s)
+        check_written(s, f);
     snapshot_free(s);
     free(text);
     fclose(f);

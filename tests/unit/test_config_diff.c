@@ -139,22 +139,19 @@ static void live_keys_are_taken(void **state)
 static void frozen_keys_keep_their_value(void **state)
 {
     struct snapshot *a = load(base);
-    struct snapshot *b =
-        load_changed("[1]", "[1, 2], poll: busy", "edge0", "edge1", ":8080", ":80", NULL);
+    struct snapshot *b = load_changed("[1]", "[1, 2], poll: busy", "edge0", "edge1", NULL);
 
     assert_diff(a, b,
                 "runtime.cores: [1] -> [1, 2] (frozen)\n"
                 "runtime.poll: adaptive -> busy (frozen)\n"
                 "ports[edge0]: (present) -> (none) (frozen)\n"
-                "ports[edge1]: (none) -> (present) (frozen)\n"
-                "listeners[web].address: 10.77.0.1:8080 -> 10.77.0.1:80 (frozen)\n");
+                "ports[edge1]: (none) -> (present) (frozen)\n");
     struct snapshot *m = merge(a, b);
     assert_int_equal(m->runtime.ncores, 1);
     assert_int_equal(m->runtime.cores[0], 1);
     assert_int_equal(m->runtime.poll, CONFIG_POLL_ADAPTIVE);
     assert_int_equal(m->nports, 1);
     assert_string_equal(m->ports[0].name, "edge0");
-    assert_int_equal(snapshot_listener(m, "web")->address.port, 8080);
     snapshot_free(m);
 }
 
@@ -183,40 +180,58 @@ static void routes_come_and_go(void **state)
     snapshot_free(m);
 }
 
-static void a_removed_listener_keeps_its_upstreams(void **state)
-{
-    struct snapshot *a = load(base);
-    struct snapshot *b = load_changed(
-        "        - match: { path_prefix: /api }\n"
-        "          upstream: api\n",
-        "", "- upstream: app", "- upstream: new", "  - name: raw\n    address: 10.77.0.1:8081\n",
-        "", "    tunnel: { upstream: app }\n", "", "- name: app", "- name: new", NULL);
-
-    struct snapshot *m = merge(a, b);
-    assert_int_equal(m->nlisteners, 2);
-    assert_int_equal(m->nupstreams, 3); /* api is unused, but in both files */
-    assert_string_equal(snapshot_listener(m, "raw")->tunnel->upstream->name, "app");
-    assert_string_equal(snapshot_listener(m, "web")->http->routes[0].upstream->name, "new");
-    assert_int_equal(snapshot_upstream(m, "app")->endpoints[0].port, 9000);
-    snapshot_free(m);
-}
-
-static void a_new_listener_waits(void **state)
+static void listeners_come_go_and_change_live(void **state)
 {
     struct snapshot *a = load(base);
     struct snapshot *b = load_changed(
         "upstreams:\n",
-        "  - { name: more, address: 10.77.0.1:90, tunnel: { upstream: app } }\nupstreams:\n",
-        "    tunnel: { upstream: app }", "    http: { routes: [{ upstream: api }] }", NULL);
+        "  - { name: more, address: \"*:90\", tunnel: { upstream: app } }\nupstreams:\n",
+        "    tunnel: { upstream: app }", "    http: { routes: [{ upstream: api }] }",
+        "    address: 10.77.0.1:8080\n", "    address: 10.77.0.1:80\n", NULL);
 
     assert_diff(a, b,
-                "listeners[raw].http: (none) -> (present) (frozen)\n"
-                "listeners[raw].tunnel: (present) -> (none) (frozen)\n"
-                "listeners[more]: (none) -> (present) (frozen)\n");
+                "listeners[raw].http: (none) -> (present)\n"
+                "listeners[raw].tunnel: (present) -> (none)\n"
+                "listeners[web].address: 10.77.0.1:8080 -> 10.77.0.1:80\n"
+                "listeners[more]: (none) -> (present)\n");
     struct snapshot *m = merge(a, b);
-    assert_null(snapshot_listener(m, "more"));
-    assert_null(snapshot_listener(m, "raw")->http);
-    assert_string_equal(snapshot_listener(m, "raw")->tunnel->upstream->name, "app");
+    assert_int_equal(m->nlisteners, 3);
+    assert_int_equal(snapshot_listener(m, "web")->address.port, 80);
+    assert_null(snapshot_listener(m, "raw")->tunnel);
+    assert_string_equal(snapshot_listener(m, "raw")->http->routes[0].upstream->name, "api");
+    assert_string_equal(snapshot_listener(m, "more")->tunnel->upstream->name, "app");
+    b = load_changed("  - name: raw\n    address: 10.77.0.1:8081\n", "",
+                     "    tunnel: { upstream: app }\n", "", NULL);
+    m = merge(m, b);
+    assert_int_equal(m->nlisteners, 1);
+    assert_int_equal(m->ndraining, 0);
+    snapshot_free(m);
+}
+
+/* On addresses of a port that doesn't run yet; and one that wants what such a one still holds. */
+static void listeners_on_new_addresses_wait(void **state)
+{
+    struct snapshot *a = load(base);
+    struct snapshot *b = load_changed(
+        "[10.77.0.1/24]", "[10.77.0.1/24, 10.78.0.1/24]", "    address: 10.77.0.1:8080\n",
+        "    limits: { connections: 9 }\n    address: 10.78.0.1:8080\n", "upstreams:\n",
+        "  - { name: new, address: 10.78.0.1:90, tunnel: { upstream: app } }\n"
+        "  - { name: heir, address: 10.77.0.1:8080, tunnel: { upstream: app } }\n"
+        "  - { name: free, address: 10.77.0.1:91, tunnel: { upstream: app } }\nupstreams:\n",
+        NULL);
+    assert_diff(a, b,
+                "ports[edge0].addresses: [10.77.0.1/24] -> [10.77.0.1/24, 10.78.0.1/24] (frozen)\n"
+                "listeners[web].address: 10.77.0.1:8080 -> 10.78.0.1:8080 (frozen)\n"
+                "listeners[web].limits.connections: 10000 -> 9\n"
+                "listeners[free]: (none) -> (present)\n"
+                "listeners[heir]: (none) -> (present) (frozen)\n"
+                "listeners[new]: (none) -> (present) (frozen)\n");
+    struct snapshot *m = merge(a, b);
+    assert_int_equal(m->nlisteners, 3);
+    assert_non_null(snapshot_listener(m, "free"));
+    assert_int_equal(snapshot_listener(m, "web")->address.port, 8080);
+    assert_int_equal(snapshot_listener(m, "web")->connections, 9);
+    assert_int_equal(snapshot_listener(m, "web")->address.addr, m->ports[0].addresses[0].addr);
     snapshot_free(m);
 }
 
@@ -232,7 +247,7 @@ static void reloads_add_up(void **state)
         s = merge(s, b);
         assert_int_equal(s->version, i + 2);
         assert_int_equal(snapshot_upstream(s, "app")->endpoints[0].port, i % 2 ? 9100 : 9200);
-        assert_int_equal(snapshot_listener(s, "web")->address.port, 8080);
+        assert_int_equal(snapshot_listener(s, "web")->address.port, i % 3 ? 8090 : 8091);
     }
     snapshot_free(s);
 }
@@ -244,8 +259,8 @@ int main(void)
         cmocka_unit_test(live_keys_are_taken),
         cmocka_unit_test(frozen_keys_keep_their_value),
         cmocka_unit_test(routes_come_and_go),
-        cmocka_unit_test(a_removed_listener_keeps_its_upstreams),
-        cmocka_unit_test(a_new_listener_waits),
+        cmocka_unit_test(listeners_come_go_and_change_live),
+        cmocka_unit_test(listeners_on_new_addresses_wait),
         cmocka_unit_test(reloads_add_up),
     };
 
