@@ -11,6 +11,8 @@ static void add_listener(void *ctx, const struct listener *l)
         return;
     struct listener_stats *to = &st->listeners[st->nlisteners++];
     memcpy(to->name, l->name, sizeof(to->name));
+    to->address = l->address;
+    to->draining = l->draining;
     to->accepted = l->count.accepted;
     to->refused = l->count.refused;
     to->requests = l->count.requests;

@@ -29,6 +29,8 @@ enum core_msg_kind {
 /* Counters of one listener or upstream on one core; also the sums over cores. */
 struct listener_stats {
     char name[64];
+    struct config_addr address;
+    bool draining; /* gone from the configuration, with connections left */
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
     uint64_t status[6]; /* by class: [2] is 2xx */
     uint32_t conns;     /* now */

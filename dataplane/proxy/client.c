@@ -9,7 +9,7 @@
 void client_answer(struct client *c, int status, bool head_request, bool keep_alive)
 {
     struct proxy *p = client_proxy(c);
-    keep_alive = keep_alive && !p->draining;
+    keep_alive = keep_alive && !client_is_last(c);
     /* Without memory for an answer the connection is closed without one. */
     if (http_error_response(p->ropes, &c->out, status, keep_alive, head_request, proxy_date(p)) < 0)
         keep_alive = false;
@@ -147,7 +147,7 @@ static enum step read_head(struct client *c)
         return refuse(c, NULL, -end);
     if (end > 0)
         return on_head(c, base, (uint32_t)end);
-    if (client_proxy(c)->draining && c->in.len == 0)
+    if (client_is_last(c) && c->in.len == 0)
         return say_goodbye(c);
 
     bool was_idle = c->in.len == 0;

@@ -29,8 +29,12 @@ struct listener {
     struct list_node conns; /* struct conn */
     struct proxy *proxy;
     char name[UPSTREAM_NAME];
+    struct config_addr address;
+    bool http;
+    bool draining;                     /* gone from the configuration: it ends with its last one */
+    bool is_new, is_opened;            /* between listeners_prepare() and what follows it */
     const struct config_listener *cfg; /* of the snapshot in force */
-    struct tcp_listener *tcp;
+    struct tcp_listener *tcp;          /* NULL: not open (any more) */
     uint32_t live;
     uint32_t max; /* this core's share of cfg->connections */
     struct listener_counters count;
@@ -114,6 +118,12 @@ static inline struct proxy *client_proxy(const struct client *c)
 static inline const struct config_http *client_http(const struct client *c)
 {
     return c->c.listener->cfg->http;
+}
+
+/* No further request is taken: the process or the listener is on its way out. */
+static inline bool client_is_last(const struct client *c)
+{
+    return c->c.listener->draining || c->c.listener->proxy->draining;
 }
 
 static inline uint64_t client_now(const struct client *c)

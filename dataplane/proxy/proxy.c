@@ -5,6 +5,7 @@
 
 #include "dataplane/proxy/conn.h"
 #include "dataplane/proxy/exchange.h"
+#include "dataplane/proxy/listener.h"
 
 void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind)
 {
@@ -26,30 +27,6 @@ void conn_fini(struct conn *c)
         stream_close(c->stream);
 }
 
-static void on_accept(void *ctx, struct stream *s)
-{
-    struct listener *l = ctx;
-    if (l->proxy->draining || l->live >= l->max) {
-        l->count.refused++;
-        stream_abort(s);
-        return;
-    }
-    if (l->cfg->http)
-        client_start(l, s);
-    else
-        tunnel_start(l, s);
-}
-
-/* Over the limit a SYN stays unanswered: the peer tries again, and finds room or gives up. */
-static bool may_accept(void *ctx)
-{
-    struct listener *l = ctx;
-    if (!l->proxy->draining && l->live < l->max)
-        return true;
-    l->count.refused++;
-    return false;
-}
-
 struct proxy *proxy_new(const struct proxy_opts *o)
 {
     struct proxy *p = calloc(1, sizeof(*p));
@@ -69,19 +46,6 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     return p;
 }
 
-static void listener_abort_all(struct listener *l)
-{
-    list_for_each_safe(n, tmp, &l->conns)
-    {
-        struct conn *c = container_of(n, struct conn, node);
-        if (c->stream) {
-            stream_abort(c->stream);
-            c->stream = NULL;
-        }
-        task_abort(&c->task);
-    }
-}
-
 void proxy_abort_all(struct proxy *p)
 {
     list_for_each(n, &p->listeners) listener_abort_all(container_of(n, struct listener, node));
@@ -91,12 +55,8 @@ void proxy_free(struct proxy *p)
 {
     struct list_node *n;
     proxy_abort_all(p);
-    while ((n = list_pop_head(&p->listeners))) {
-        struct listener *l = container_of(n, struct listener, node);
-        if (l->tcp)
-            tcp_listener_free(p->tcp, l->tcp);
-        free(l);
-    }
+    while ((n = list_first(&p->listeners)))
+        listener_free(container_of(n, struct listener, node));
     timer_cancel(&p->sched->wheel, &p->drain_timer);
     upstreams_fini(&p->upstreams);
     slab_fini(&p->clients);
@@ -105,17 +65,6 @@ void proxy_free(struct proxy *p)
     free(p->fields);
     free(p->path);
     free(p);
-}
-
-static struct listener *find_listener(struct proxy *p, const char *name)
-{
-    list_for_each(n, &p->listeners)
-    {
-        struct listener *l = container_of(n, struct listener, node);
-        if (strcmp(l->name, name) == 0)
-            return l;
-    }
-    return NULL;
 }
 
 /* Scratch space for the largest head that any listener takes. */
@@ -147,65 +96,19 @@ static int grow_scratch(struct proxy *p, const struct snapshot *s)
     return 0;
 }
 
-static int add_listener(struct proxy *p, const struct config_listener *cfg)
-{
-    struct listener *l = calloc(1, sizeof(*l));
-    if (!l)
-        return -ENOMEM;
-    list_init(&l->conns);
-    l->proxy = p;
-    l->cfg = cfg;
-    strncpy(l->name, cfg->name, sizeof(l->name) - 1);
-    struct tcp_listener_opts o = {
-        .addr = cfg->address.addr,
-        .port = cfg->address.port,
-        .on_accept = on_accept,
-        .may_accept = may_accept,
-        .ctx = l,
-    };
-    int err = tcp_listen(p->tcp, &o, &l->tcp);
-    if (err) {
-        free(l);
-        return err;
-    }
-    list_push_tail(&p->listeners, &l->node);
-    return 0;
-}
-
-/* Every core its share, the first ones what is left over: the sum is the limit. A core without any
- * would leave the clients that are its own without an answer, so each has one at the least. */
-static uint32_t share(uint32_t limit, unsigned core, unsigned cores)
-{
-    uint32_t n = limit / cores + (core < limit % cores ? 1 : 0);
-    return n ? n : 1;
-}
-
-static void remove_listener(struct proxy *p, struct listener *l)
-{
-    list_remove(&l->node);
-    tcp_listener_free(p->tcp, l->tcp);
-    free(l);
-}
-
 int proxy_apply(struct proxy *p, const struct snapshot *s)
 {
-    struct list_node *last = list_last(&p->listeners);
     int err = grow_scratch(p, s);
-    for (size_t i = 0; i < s->nlisteners && !err; i++)
-        if (!find_listener(p, s->listeners[i].name))
-            err = add_listener(p, &s->listeners[i]);
     if (!err)
-        err = upstreams_apply(&p->upstreams, s);
+        err = listeners_prepare(p, s);
+    if (err)
+        return err;
+    err = upstreams_apply(&p->upstreams, s);
     if (err) {
-        for (struct list_node *n; (n = list_last(&p->listeners)) && n != last;)
-            remove_listener(p, container_of(n, struct listener, node));
+        listeners_rollback(p);
         return err;
     }
-    for (size_t i = 0; i < s->nlisteners; i++) {
-        struct listener *l = find_listener(p, s->listeners[i].name);
-        l->cfg = &s->listeners[i];
-        l->max = share(l->cfg->connections, p->core, p->cores);
-    }
+    listeners_commit(p, s);
     p->snapshot = s;
     return 0;
 }
@@ -225,15 +128,7 @@ void proxy_drain(struct proxy *p, uint64_t deadline)
     p->draining = true;
     p->drain_timer.fire = on_drain_deadline;
     timer_arm(&p->sched->wheel, &p->drain_timer, deadline);
-    list_for_each(n, &p->listeners)
-    {
-        struct listener *l = container_of(n, struct listener, node);
-        if (l->tcp)
-            tcp_listener_free(p->tcp, l->tcp);
-        l->tcp = NULL;
-        /* Those that wait for a request see that they are no longer wanted. */
-        list_for_each(m, &l->conns) task_wake(&container_of(m, struct conn, node)->task);
-    }
+    listeners_drain(p);
     upstreams_close_idle(&p->upstreams);
 }
 

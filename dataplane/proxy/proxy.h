@@ -30,9 +30,11 @@ struct proxy *proxy_new(const struct proxy_opts *o); /* NULL: no memory */
 /* Every connection is dropped without a word. */
 void proxy_free(struct proxy *p);
 
-/* Works by `s` from now on: listens where it was not listening yet, and takes over routes,
- * timeouts, limits and upstreams; connections stay. `s` must live until the next successful apply.
- * -EADDRINUSE or -ENOMEM: the old snapshot stays in force. */
+/* Works by `s` from now on, all of it or nothing: opens and closes listeners, takes over routes,
+ * timeouts, limits and upstreams. Connections stay, by the name, address and kind of their
+ * listener: those of one that `s` lists as draining finish what they are at and then end; those of
+ * one that it doesn't list at all are cut. `s` must live until the next successful apply. -ENOMEM:
+ * the old snapshot stays in force. */
 int proxy_apply(struct proxy *p, const struct snapshot *s);
 
 /* CLOCK_REALTIME - CLOCK_MONOTONIC in ns, for dates and logs. */

@@ -57,7 +57,7 @@ static int final(struct exchange *x, const struct http_head *head)
     struct h1_response_edit edit = {
         .client_minor = x->client_minor,
         /* A request that is still coming has no place behind this answer. */
-        .keep_alive = x->keep_alive && x->body.done && !p->draining,
+        .keep_alive = x->keep_alive && x->body.done && !client_is_last(c),
         .via = client_http(c)->via,
         .date = proxy_date(p),
     };

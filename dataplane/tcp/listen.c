@@ -64,6 +64,11 @@ void tcp_listener_free(struct tcp *t, struct tcp_listener *l)
     free(l);
 }
 
+void tcp_listener_set_ctx(struct tcp_listener *l, void *ctx)
+{
+    l->o.ctx = ctx;
+}
+
 static uint16_t syn_window(const struct tcp *t)
 {
     return t->o.rcv_buf < 65535 ? (uint16_t)t->o.rcv_buf : 65535;

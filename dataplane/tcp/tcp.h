@@ -84,6 +84,8 @@ int tcp_listen(struct tcp *t, const struct tcp_listener_opts *o,
 /* New SYNs are refused with RST from now on, half-open ones are dropped; accepted connections go
  * on. */
 void tcp_listener_free(struct tcp *t, struct tcp_listener *l);
+/* What is accepted from now on goes to `ctx`, handshakes that are under way included. */
+void tcp_listener_set_ctx(struct tcp_listener *l, void *ctx);
 
 struct tcp_connect_opts {
     uint32_t dst;      /* network order */

@@ -16,6 +16,7 @@
 #include <rte_ip.h>
 #include <rte_tcp.h>
 
+#include "config/build.h"
 #include "config/load.h"
 #include "dataplane/core_private.h"
 #include "dataplane/net/net.h"
@@ -463,16 +464,63 @@ void world_settle(struct world *w)
     }
 }
 
+/* No core has a connection of it any more. */
+static bool has_drained(void *ctx, const struct config_listener *l)
+{
+    static struct core_status st;
+    struct world *w = ctx;
+    if (l < w->snapshot->draining || l >= w->snapshot->draining + w->snapshot->ndraining)
+        return false;
+    for (unsigned i = 0; i < w->shared.ncores; i++) {
+        core_fill_status(w->cores[i], &st);
+        for (unsigned k = 0; k < st.nlisteners; k++) {
+            const struct listener_stats *x = &st.listeners[k];
+            if (x->draining && x->conns && x->address.port == l->address.port &&
+                x->address.addr == l->address.addr && strcmp(x->name, l->name) == 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool is_released(const struct world *w, uint64_t version)
+{
+    for (unsigned i = 0; i < w->shared.ncores; i++)
+        if (!core_has_released(w->cores[i], version))
+            return false;
+    return true;
+}
+
+unsigned world_old_versions(struct world *w)
+{
+    unsigned gone = 0;
+    while (gone < w->nold && is_released(w, w->old[gone]->version))
+        snapshot_free(w->old[gone++]);
+    memmove(w->old, w->old + gone, (w->nold - gone) * sizeof(w->old[0]));
+    w->nold -= gone;
+    return w->nold;
+}
+
+void world_publish(struct world *w, const char *yaml)
+{
+    struct snapshot *base = parse(yaml), *s;
+    struct config_build b = {
+        .base = base, .running = w->snapshot, .is_empty = has_drained, .ctx = w};
+    char err[256];
+    assert_int_equal(config_build(&b, &s, NULL, err, sizeof(err)), 0);
+    snapshot_free(base);
+    s->version = w->snapshot->version + 1;
+    assert_true(world_old_versions(w) < WORLD_MAX_OLD);
+    w->old[w->nold++] = w->snapshot;
+    w->snapshot = s;
+    atomic_store(&w->shared.snapshot, s);
+}
+
 void world_reload(struct world *w, const char *yaml)
 {
-    struct snapshot *old = w->snapshot, *s = parse(yaml);
-    s->version = old->version + 1;
-    atomic_store(&w->shared.snapshot, s);
-    w->snapshot = s;
+    world_publish(w, yaml);
     world_sleep(w, WORLD_MS);
-    for (unsigned i = 0; i < w->shared.ncores; i++)
-        assert_true(core_has_released(w->cores[i], old->version));
-    snapshot_free(old);
+    assert_int_equal(world_old_versions(w), 0);
 }
 
 void world_listen(struct world *w, uint16_t port)
@@ -649,6 +697,8 @@ void world_free(struct world *w)
     wire_free(w->wire);
     for (unsigned i = 0; i < 3; i++)
         kit_pool_free(w->pools[i]);
+    for (unsigned i = 0; i < w->nold; i++)
+        snapshot_free(w->old[i]);
     snapshot_free(w->snapshot);
     free(w->transcript);
     free(w);

@@ -26,6 +26,7 @@
 #define WORLD_MS        1000000ull
 #define WORLD_S         1000000000ull
 #define WORLD_MAX_CORES 4
+#define WORLD_MAX_OLD   8
 
 struct host {
     struct sched sched;
@@ -76,7 +77,9 @@ struct world {
     struct wire *wire;
     struct rte_mempool *pools[3];
     struct host client, origin;
-    struct snapshot *snapshot;
+    struct snapshot *snapshot;           /* the newest */
+    struct snapshot *old[WORLD_MAX_OLD]; /* oldest first */
+    unsigned nold;
     struct core_shared shared;
     struct core *cores[WORLD_MAX_CORES];
     struct core *core_table[WORLD_MAX_CORES];
@@ -94,8 +97,12 @@ struct world *world_new(const struct world_opts *o);
  * frees. */
 void world_free(struct world *w);
 
-/* Replaces the configuration as control would. */
+/* Replaces the configuration as control would, listeners that drain included. */
 void world_reload(struct world *w, const char *yaml);
+/* The same, but doesn't wait for the cores to take it; theirs are freed when they have. */
+void world_publish(struct world *w, const char *yaml);
+/* Versions that a core may still work by, the newest not counted. */
+unsigned world_old_versions(struct world *w);
 
 /* Until `done` says so; false when `limit` ns went by first. */
 bool world_run(struct world *w, bool (*done)(void *ctx), void *ctx, uint64_t limit);

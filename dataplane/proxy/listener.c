@@ -1,0 +1,255 @@
+#include "dataplane/proxy/listener.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void on_accept(void *ctx, struct stream *s)
+{
+    struct listener *l = ctx;
+    if (l->proxy->draining || l->live >= l->max) {
+        l->count.refused++;
+        stream_abort(s);
+        return;
+    }
+    if (l->cfg->http)
+        client_start(l, s);
+    else
+        tunnel_start(l, s);
+}
+
+/* Over the limit a SYN stays unanswered: the peer tries again, and finds room or gives up. */
+static bool may_accept(void *ctx)
+{
+    struct listener *l = ctx;
+    if (!l->proxy->draining && l->live < l->max)
+        return true;
+    l->count.refused++;
+    return false;
+}
+
+static bool is_at(const struct listener *l, const struct config_addr *a)
+{
+    return l->address.port == a->port && l->address.addr == a->addr;
+}
+
+static struct listener *find(struct proxy *p, const struct config_listener *cfg)
+{
+    list_for_each(n, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (is_at(l, &cfg->address) && l->http == (cfg->http != NULL) &&
+            strcmp(l->name, cfg->name) == 0)
+            return l;
+    }
+    return NULL;
+}
+
+/* The one that is open at an address. */
+static struct listener *find_open(struct proxy *p, const struct config_addr *a)
+{
+    list_for_each(n, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (l->tcp && is_at(l, a))
+            return l;
+    }
+    return NULL;
+}
+
+static struct listener *listener_new(struct proxy *p, const struct config_listener *cfg)
+{
+    struct listener *l = calloc(1, sizeof(*l));
+    if (!l)
+        return NULL;
+    list_init(&l->conns);
+    l->proxy = p;
+    l->cfg = cfg;
+    l->address = cfg->address;
+    l->http = cfg->http != NULL;
+    strncpy(l->name, cfg->name, sizeof(l->name) - 1);
+    l->is_new = true;
+    list_push_tail(&p->listeners, &l->node);
+    return l;
+}
+
+void listener_free(struct listener *l)
+{
+    assert(l->live == 0);
+    list_remove(&l->node);
+    if (l->tcp)
+        tcp_listener_free(l->proxy->tcp, l->tcp);
+    free(l);
+}
+
+static int open_socket(struct listener *l)
+{
+    struct tcp_listener_opts o = {
+        .addr = l->address.addr,
+        .port = l->address.port,
+        .on_accept = on_accept,
+        .may_accept = may_accept,
+        .ctx = l,
+    };
+    int err = tcp_listen(l->proxy->tcp, &o, &l->tcp);
+    l->is_opened = err == 0;
+    return err;
+}
+
+/* Whoever is open at its address is about to go, since a configuration has an address only once: it
+ * gives up the socket at the commit. */
+static int prepare(struct proxy *p, const struct config_listener *cfg)
+{
+    struct listener *l = find(p, cfg);
+    if (!l)
+        l = listener_new(p, cfg);
+    if (!l)
+        return -ENOMEM;
+    return l->tcp || p->draining || find_open(p, &l->address) ? 0 : open_socket(l);
+}
+
+int listeners_prepare(struct proxy *p, const struct snapshot *s)
+{
+    int err = 0;
+    for (size_t i = 0; i < s->nlisteners && !err; i++)
+        err = prepare(p, &s->listeners[i]);
+    if (err)
+        listeners_rollback(p);
+    return err;
+}
+
+void listeners_rollback(struct proxy *p)
+{
+    list_for_each_safe(n, tmp, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (l->is_opened)
+            tcp_listener_free(p->tcp, l->tcp);
+        if (l->is_opened)
+            l->tcp = NULL;
+        l->is_opened = false;
+        if (l->is_new)
+            listener_free(l);
+    }
+}
+
+/* Every core its share, the first ones what is left over: the sum is the limit. A core without any
+ * would leave the clients that are its own without an answer, so each has one at the least. */
+static uint32_t share(uint32_t limit, unsigned core, unsigned cores)
+{
+    uint32_t n = limit / cores + (core < limit % cores ? 1 : 0);
+    return n ? n : 1;
+}
+
+static void keep_open(struct proxy *p, const struct config_listener *cfg)
+{
+    struct listener *l = find(p, cfg);
+    assert(l);
+    l->cfg = cfg;
+    l->max = share(cfg->connections, p->core, p->cores);
+    l->draining = false;
+}
+
+/* Those that wait for a request see that they are no longer wanted. */
+static void wake_all(struct listener *l)
+{
+    list_for_each(n, &l->conns) task_wake(&container_of(n, struct conn, node)->task);
+}
+
+static void keep_draining(struct proxy *p, const struct config_listener *cfg)
+{
+    struct listener *l = find(p, cfg);
+    if (!l) /* it was never open on this core */
+        return;
+    l->cfg = cfg;
+    if (!l->draining)
+        wake_all(l);
+    l->draining = true;
+}
+
+static void give_socket(struct listener *from, struct listener *to)
+{
+    to->tcp = from->tcp;
+    from->tcp = NULL;
+    tcp_listener_set_ctx(to->tcp, to);
+}
+
+static bool is_going(const struct listener *l)
+{
+    return l->draining || !l->cfg;
+}
+
+static void move_sockets(struct proxy *p)
+{
+    list_for_each(n, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (is_going(l) || l->tcp || p->draining)
+            continue;
+        struct listener *from = find_open(p, &l->address);
+        assert(from && is_going(from));
+        give_socket(from, l);
+    }
+}
+
+/* What goes has no connection left as a rule: control keeps it in the snapshot until then. */
+static void close_going(struct proxy *p)
+{
+    list_for_each_safe(n, tmp, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        l->is_new = l->is_opened = false;
+        if (!is_going(l))
+            continue;
+        if (l->tcp)
+            tcp_listener_free(p->tcp, l->tcp);
+        l->tcp = NULL;
+        if (l->draining)
+            continue;
+        listener_abort_all(l);
+        listener_free(l);
+    }
+}
+
+void listeners_commit(struct proxy *p, const struct snapshot *s)
+{
+    list_for_each(n, &p->listeners) container_of(n, struct listener, node)->cfg = NULL;
+    for (size_t i = 0; i < s->nlisteners; i++)
+        keep_open(p, &s->listeners[i]);
+    for (size_t i = 0; i < s->ndraining; i++)
+        keep_draining(p, &s->draining[i]);
+    list_for_each(n, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (!l->cfg)
+            l->draining = false;
+    }
+    move_sockets(p);
+    close_going(p);
+}
+
+void listeners_drain(struct proxy *p)
+{
+    list_for_each(n, &p->listeners)
+    {
+        struct listener *l = container_of(n, struct listener, node);
+        if (l->tcp)
+            tcp_listener_free(p->tcp, l->tcp);
+        l->tcp = NULL;
+        wake_all(l);
+    }
+}
+
+void listener_abort_all(struct listener *l)
+{
+    list_for_each_safe(n, tmp, &l->conns)
+    {
+        struct conn *c = container_of(n, struct conn, node);
+        if (c->stream) {
+            stream_abort(c->stream);
+            c->stream = NULL;
+        }
+        task_abort(&c->task);
+    }
+}
