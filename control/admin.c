@@ -31,8 +31,9 @@ struct admin_request {
     unsigned writes; /* under way */
     bool pending;    /* a request waits for its reply */
     bool closing;
-    bool last; /* close when written */
-    bool eof;  /* no more will come; what came is still answered */
+    bool last;      /* close when written */
+    bool eof;       /* no more will come; what came is still answered */
+    uint64_t since; /* we began to wait for this client, in the loop's ms */
     size_t len;
     char buf[ADMIN_MAX_REQUEST + 1]; /* one more than allowed tells a request that is too long */
 };
@@ -89,6 +90,7 @@ static void client_touch(struct admin_request *c)
 {
     if (c->closing)
         return;
+    c->since = uv_now(c->owner->loop);
     if (c->pending && c->writes == 0)
         uv_timer_stop(&c->timer);
     else
@@ -162,16 +164,17 @@ static void client_last_error(struct admin_request *c, const char *error)
 
 static void handle_line(struct admin_request *c, const char *line, size_t len)
 {
-    enum admin_verb verb;
+    struct admin_call call;
     char err[256];
 
-    if (admin_parse(line, len, &verb, err, sizeof(err))) {
+    if (admin_parse(line, len, &call, err, sizeof(err))) {
         client_error(c, err);
         return;
     }
     c->pending = true;
     client_touch(c);
-    c->owner->o.on_request(c->owner->o.ctx, verb, c);
+    c->owner->o.on_request(c->owner->o.ctx, &call, c);
+    admin_call_fini(&call);
 }
 
 /* Takes requests out of the buffer while none is under way and the answers are being taken. */
@@ -233,8 +236,24 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
         return;
     }
     c->len += (size_t)n;
-    client_touch(c);
     serve(c);
+}
+
+/* The client that has kept us waiting longest goes, if that was long. False: none has. */
+static bool make_room(struct admin *a)
+{
+    struct admin_request *longest = NULL;
+
+    list_for_each(n, &a->clients)
+    {
+        struct admin_request *c = container_of(n, struct admin_request, node);
+        if (!c->closing && !c->last && !c->pending && (!longest || c->since < longest->since))
+            longest = c;
+    }
+    if (!longest || uv_now(a->loop) - longest->since < a->o.spare_ms)
+        return false;
+    client_close(longest);
+    return true;
 }
 
 static void on_connection(uv_stream_t *server, int status)
@@ -251,11 +270,12 @@ static void on_connection(uv_stream_t *server, int status)
     uv_timer_init(a->loop, &c->timer);
     c->pipe.data = c->timer.data = c;
     c->handles = 2;
+    c->since = uv_now(a->loop);
     if (uv_accept(server, (uv_stream_t *)&c->pipe)) {
         client_close(c);
         return;
     }
-    if (a->nclients > ADMIN_MAX_CLIENTS) {
+    if (a->nclients > ADMIN_MAX_CLIENTS && !make_room(a)) {
         client_last_error(c, "too many admin clients");
         return;
     }
@@ -313,6 +333,7 @@ int admin_new(uv_loop_t *loop, const struct admin_opts *o, struct admin **ret_ad
     }
     a->o = *o;
     a->o.idle_ms = o->idle_ms ? o->idle_ms : ADMIN_IDLE_MS;
+    a->o.spare_ms = o->spare_ms ? o->spare_ms : ADMIN_SPARE_MS;
     a->loop = loop;
     list_init(&a->clients);
     uv_pipe_init(loop, &a->server, 0);

@@ -1,12 +1,14 @@
-/* The admin socket: one JSON object a line in each direction.
+/* The admin socket: one JSON object a line in each direction (verbs and arguments: admin_call.h).
  *
  *     {"verb": "status"}                →  {"ok": true, "result": {…}}
  *     {"verb": "reload"}                →  {"ok": false, "error": "…", "errors": ["…"]}
  *
  * A request may get notes ({"ok": true, "note": {…}}) before its answer. Requests of one client are
- * handled in turn. Bounded: a request to ADMIN_MAX_REQUEST bytes, ADMIN_MAX_CLIENTS at once, a
- * client that sends or takes nothing for ADMIN_IDLE_MS is cut; a client waiting for its answer is
- * not.
+ * handled in turn. Bounded: a request to ADMIN_MAX_REQUEST bytes, ADMIN_MAX_CLIENTS at once. A
+ * client that hasn't sent a whole request ADMIN_IDLE_MS after it came or got its last answer, or
+ * hasn't taken an answer by then, is cut; one waiting for its answer is not. When there are too
+ * many, the one that has kept us waiting longest gives way to the next, if that was ADMIN_SPARE_MS
+ * at the least: nobody can lock us out by doing nothing.
  *
  * One instance a socket: a lock file beside it (path + ".lock") is held as long as the process
  * lives, so what a crash has left behind is replaced and a live instance is never disturbed.
@@ -21,24 +23,23 @@
 #include <stddef.h>
 #include <uv.h>
 
+#include "control/admin_call.h"
+
 #define ADMIN_MAX_REQUEST 65536
 #define ADMIN_MAX_CLIENTS 64
 #define ADMIN_IDLE_MS     30000
-
-enum admin_verb { ADMIN_STATUS, ADMIN_RELOAD, ADMIN_DRAIN, ADMIN_PING, ADMIN_VERBS };
-
-/* Reads one request, without its newline. 0, or -EINVAL with a line in err. */
-int admin_parse(const char *line, size_t len, enum admin_verb *ret_verb, char *err, size_t err_len);
+#define ADMIN_SPARE_MS    1000
 
 struct admin;
 struct admin_request;
 
 struct admin_opts {
     const char *path;
-    unsigned idle_ms; /* 0: ADMIN_IDLE_MS */
+    unsigned idle_ms;  /* 0: ADMIN_IDLE_MS */
+    unsigned spare_ms; /* 0: ADMIN_SPARE_MS */
     /* Every request gets exactly one admin_reply(), at once or later, also when its client has gone
-     * meanwhile. */
-    void (*on_request)(void *ctx, enum admin_verb verb, struct admin_request *r);
+     * meanwhile. The call is valid until on_request() returns. */
+    void (*on_request)(void *ctx, const struct admin_call *call, struct admin_request *r);
     void *ctx;
 };
 

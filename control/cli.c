@@ -2,12 +2,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <uv.h>
 
-#include "config/load.h"
 #include "config/reference.h"
-#include "control/budgets.h"
 #include "control/supervisor.h"
 #include "control/version.h"
 #include "dataplane/engine.h"
@@ -15,8 +14,9 @@
 struct verb {
     const char *name;
     int (*run)(const struct cli_options *o);
-    const char *options; /* the flags it takes beside --config */
-    const char *help;
+    const char *options; /* those it takes beside --config */
+    unsigned max_words;  /* beside options */
+    const char *words, *help;
 };
 
 static int cli_help(const struct cli_options *o);
@@ -26,27 +26,6 @@ static int cli_run(const struct cli_options *o)
     struct supervisor_opts so = {.config = o->config, .socket = o->socket};
 
     return supervisor_run(&so);
-}
-
-static int cli_check(const struct cli_options *o)
-{
-    struct config_errors errs;
-    struct snapshot *s = NULL;
-
-    config_errors_init(&errs);
-    int e = config_load_file(o->config, &s, &errs);
-    if (e)
-        config_check_report(stderr, &errs);
-    config_errors_fini(&errs);
-    if (e)
-        return 1;
-    printf("%s: good: %zu port%s, %zu listener%s, %zu upstream%s\n", o->config, s->nports,
-           s->nports == 1 ? "" : "s", s->nlisteners, s->nlisteners == 1 ? "" : "s", s->nupstreams,
-           s->nupstreams == 1 ? "" : "s");
-    if (o->budget)
-        budgets_print(s, stdout);
-    snapshot_free(s);
-    return 0;
 }
 
 static int cli_schema(const struct cli_options *o)
@@ -66,16 +45,26 @@ static int cli_version(const struct cli_options *o)
 }
 
 static const struct verb verbs[] = {
-    {"run", cli_run, "socket", "serve, in the foreground, until a signal or `drain`"},
-    {"check", cli_check, "budget",
+    {"run", cli_run, "socket", 0, "", "serve, in the foreground, until a signal or `drain`"},
+    {"check", cli_check, "budget json", 0, "",
      "say what is wrong with the configuration; with --budget what it costs"},
-    {"schema", cli_schema, "", "print the configuration's JSON Schema"},
-    {"status", cli_status, "socket json", "how a running instance is"},
-    {"reload", cli_reload, "socket json",
-     "have it read its configuration again; prints what changed"},
-    {"drain", cli_drain, "socket json", "have it finish what it has begun and end; waits for that"},
-    {"version", cli_version, "json", "print versions"},
-    {"help", cli_help, "", "this text"},
+    {"schema", cli_schema, "json", 0, "", "print the configuration's JSON Schema"},
+    {"explain", cli_explain, "socket json", 1, "KEY",
+     "what a key means, its value in a running instance, and where that is from"},
+    {"status", cli_status, "socket json", 0, "", "how a running instance is"},
+    {"config", cli_config, "socket json", 0, "", "print the configuration that runs"},
+    {"diff", cli_diff, "socket json", 2, "[OLD NEW]",
+     "what a reload of the file would change; or what one file changes against another"},
+    {"reload", cli_reload, "socket json if-version overrides", 0, "",
+     "have it read its configuration again, on all cores or not at all; prints what changed"},
+    {"rollback", cli_rollback, "socket json if-version overrides list", 1, "[VERSION]",
+     "go back to an earlier configuration, by default the one before; --list shows them"},
+    {"upstream", cli_upstream, "socket json if-version", 4, "NAME ACTION …",
+     "drain|undrain [ENDPOINT], weight ENDPOINT N, limit KEY VALUE, reset [ENDPOINT]"},
+    {"drain", cli_drain, "socket json", 0, "",
+     "have it finish what it has begun and end; waits for that"},
+    {"version", cli_version, "json", 0, "", "print versions"},
+    {"help", cli_help, "", 0, "", "this text"},
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
@@ -83,16 +72,22 @@ static void usage(FILE *f)
 {
     fprintf(f, "Usage: millrace VERB [OPTIONS]\n\n");
     for (size_t i = 0; i < VERBS; i++)
-        fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
-    fprintf(f, "\n"
-               "  --config FILE   the configuration (default " CLI_DEFAULT_CONFIG ")\n"
-               "  --socket PATH   the admin socket (default: as the configuration says)\n"
-               "  --json          for programs\n"
-               "  --budget        with check: memory by setting\n"
-               "\n"
-               "Signals to a running instance: HUP reload, TERM drain, INT stop, USR1 reopen the "
-               "access log.\n"
-               "Exit status: 0 good, 1 failed, 2 wrong usage.\n");
+        fprintf(f, "  %s %-*s %s\n", verbs[i].name, (int)(23 - strlen(verbs[i].name)),
+                verbs[i].words, verbs[i].help);
+    fprintf(f,
+            "\n"
+            "  --config FILE      the configuration (default " CLI_DEFAULT_CONFIG ")\n"
+            "  --socket PATH      the admin socket (default: as the configuration says)\n"
+            "  --json             for programs\n"
+            "  --budget           with check: memory by setting\n"
+            "  --if-version N     with what changes something: only if nobody else has since N\n"
+            "  --keep-overrides   with reload, rollback: what `upstream` has set stays (default)\n"
+            "  --drop-overrides   with reload, rollback: it goes\n"
+            "  --list             with rollback: the versions that are kept\n"
+            "\n"
+            "Signals to a running instance: HUP reload, TERM drain, INT stop, USR1 reopen the "
+            "access log.\n"
+            "Exit status: 0 good, 1 failed, 2 wrong usage.\n");
 }
 
 static int cli_help(const struct cli_options *o)
@@ -175,9 +170,17 @@ static const char *option_value(const char *name, int argc, char **argv, int *i)
 
 static int wrong_option(const char *arg)
 {
-    static const char *const options[] = {"--config", "--socket", "--json", "--budget", "--help"};
+    static const char *const names[] = {"--config",         "--socket",     "--json",
+                                        "--budget",         "--if-version", "--keep-overrides",
+                                        "--drop-overrides", "--list",       "--help"};
 
-    return wrong("unknown option", arg, options, sizeof(options) / sizeof(options[0]));
+    return wrong("unknown option", arg, names, sizeof(names) / sizeof(names[0]));
+}
+
+int cli_misused(const char *verb, const char *usage_line)
+{
+    fprintf(stderr, "millrace: usage: millrace %s %s\n", verb, usage_line);
+    return 2;
 }
 
 static int not_for(const struct verb *v, const char *arg)
@@ -186,16 +189,46 @@ static int not_for(const struct verb *v, const char *arg)
     return 2;
 }
 
-static int parse_option(const struct verb *v, struct cli_options *o, int argc, char **argv, int *i)
+/* The flag's place; NULL: no such flag. */
+static bool *flag_of(struct cli_options *o, const char *arg, const char **ret_option)
+{
+    const struct {
+        const char *name, *option;
+        bool *flag;
+    } flags[] = {
+        {"--json", "json", &o->json},
+        {"--budget", "budget", &o->budget},
+        {"--list", "list", &o->list},
+        {"--keep-overrides", "overrides", &o->keep_overrides},
+        {"--drop-overrides", "overrides", &o->drop_overrides},
+    };
+
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (strcmp(arg, flags[i].name) != 0)
+            continue;
+        *ret_option = flags[i].option;
+        return flags[i].flag;
+    }
+    return NULL;
+}
+
+static int parse_number(const char *arg, const char *value, uint64_t *ret)
+{
+    char *end;
+
+    errno = 0;
+    *ret = strtoull(value, &end, 10);
+    if (*value >= '0' && *value <= '9' && !*end && !errno)
+        return 0;
+    fprintf(stderr, "millrace: %s needs a number, not \"%s\"\n", arg, value);
+    return 2;
+}
+
+/* --NAME VALUE. -1: it is none of these. */
+static int parse_valued(const struct verb *v, struct cli_options *o, int argc, char **argv, int *i)
 {
     const char *arg = argv[*i], *value;
 
-    if (arg[0] != '-') {
-        fprintf(stderr, "millrace: `millrace %s` takes no \"%s\"\n", v->name, arg);
-        return 2;
-    }
-    if (strncmp(arg, "--", 2) != 0)
-        return wrong_option(arg);
     if ((value = option_value("config", argc, argv, i))) {
         o->config = value;
         o->config_given = true;
@@ -203,20 +236,53 @@ static int parse_option(const struct verb *v, struct cli_options *o, int argc, c
         if (!strstr(v->options, "socket"))
             return not_for(v, "--socket");
         o->socket = value;
-    } else if (strcmp(arg, "--json") == 0) {
-        o->json = true;
-        return strstr(v->options, "json") ? 0 : not_for(v, arg);
-    } else if (strcmp(arg, "--budget") == 0) {
-        o->budget = true;
-        return strstr(v->options, "budget") ? 0 : not_for(v, arg);
+    } else if ((value = option_value("if-version", argc, argv, i))) {
+        if (!strstr(v->options, "if-version"))
+            return not_for(v, "--if-version");
+        o->has_if_version = true;
+        return parse_number("--if-version", value, &o->if_version);
     } else {
-        return wrong_option(arg);
+        return -1;
     }
-    if (!*value) {
-        fprintf(stderr, "millrace: %s needs a value\n", arg);
+    if (*value)
+        return 0;
+    fprintf(stderr, "millrace: %s needs a value\n", arg);
+    return 2;
+}
+
+static int parse_word(const struct verb *v, struct cli_options *o, const char *word)
+{
+    if (o->nwords == v->max_words) {
+        fprintf(stderr, "millrace: `millrace %s` takes no \"%s\"\n", v->name, word);
         return 2;
     }
+    o->words[o->nwords++] = word;
     return 0;
+}
+
+static int parse_option(const struct verb *v, struct cli_options *o, int argc, char **argv, int *i)
+{
+    const char *arg = argv[*i], *option;
+
+    if (arg[0] != '-')
+        return parse_word(v, o, arg);
+    if (strncmp(arg, "--", 2) != 0)
+        return wrong_option(arg);
+    bool *flag = flag_of(o, arg, &option);
+    if (flag) {
+        *flag = true;
+        return strstr(v->options, option) ? 0 : not_for(v, arg);
+    }
+    int e = parse_valued(v, o, argc, argv, i);
+    return e < 0 ? wrong_option(arg) : e;
+}
+
+static int check_options(const struct cli_options *o)
+{
+    if (!o->keep_overrides || !o->drop_overrides)
+        return 0;
+    fprintf(stderr, "millrace: either --keep-overrides or --drop-overrides\n");
+    return 2;
 }
 
 int cli_main(int argc, char **argv)
@@ -245,6 +311,8 @@ int cli_main(int argc, char **argv)
         if (e)
             return e;
     }
+    if (check_options(&o))
+        return 2;
     int status = v->run(&o);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "millrace: can't write the output: %s\n", strerror(errno));

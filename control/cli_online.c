@@ -1,13 +1,11 @@
+#include "control/cli_online.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/load.h"
-#include "control/cli.h"
-#include "control/client.h"
 #include "control/status_json.h"
-
-#define ANSWER_MS 10000
 
 /* --socket, else what the configuration says, else the default. A configuration that is wrong (one
  * may be about to reload it) is no hindrance. The result is malloc()ed. */
@@ -27,23 +25,29 @@ static char *socket_path(const struct cli_options *o)
     return path ? path : strdup(CLI_DEFAULT_SOCKET);
 }
 
-/* Connects and sends. NULL after a line on stderr. */
-static struct client *ask(const struct cli_options *o, const char *verb)
+json_t *cli_request(const char *verb)
 {
-    char err[512], *path = socket_path(o);
+    return json_pack("{s:s}", "verb", verb);
+}
+
+struct client *cli_ask(const struct cli_options *o, json_t *request, bool quiet)
+{
+    char err[512] = "out of memory", *path = socket_path(o);
     struct client *c = NULL;
 
-    if (!path || client_connect(path, &c, err, sizeof(err)) ||
-        client_send_verb(c, verb, err, sizeof(err))) {
-        fprintf(stderr, "millrace: %s\n", path ? err : "out of memory");
+    if (!path || !request || client_connect(path, &c, err, sizeof(err)) ||
+        client_send(c, request, err, sizeof(err))) {
+        if (!quiet)
+            fprintf(stderr, "millrace: %s\n", err);
         client_close(c);
         c = NULL;
     }
+    json_decref(request);
     free(path);
     return c;
 }
 
-static json_t *receive(struct client *c, int timeout_ms)
+json_t *cli_receive(struct client *c, int timeout_ms)
 {
     char err[256];
     json_t *o = NULL;
@@ -55,12 +59,21 @@ static json_t *receive(struct client *c, int timeout_ms)
     return o;
 }
 
-static bool is_good(const json_t *answer)
+json_t *cli_answer(const struct cli_options *o, json_t *request, bool quiet)
+{
+    struct client *c = cli_ask(o, request, quiet);
+    json_t *answer = c ? cli_receive(c, CLI_ANSWER_MS) : NULL;
+
+    client_close(c);
+    return answer;
+}
+
+bool cli_is_good(const json_t *answer)
 {
     return json_is_true(json_object_get(answer, "ok"));
 }
 
-static void print_refusal(const json_t *answer)
+void cli_print_refusal(const json_t *answer)
 {
     const char *error = json_string_value(json_object_get(answer, "error"));
     const json_t *e;
@@ -73,73 +86,42 @@ static void print_refusal(const json_t *answer)
     fprintf(stderr, "millrace: refused: %s\n", error ? error : "no reason given");
 }
 
-/* One question, one answer: prints it as JSON, or leaves it to `print`. */
-static int simple(const struct cli_options *o, const char *verb, void (*print)(const json_t *r))
+void cli_print_json(const json_t *v)
 {
-    struct client *c = ask(o, verb);
-    json_t *answer = c ? receive(c, ANSWER_MS) : NULL;
-    bool good = is_good(answer);
+    json_dumpf(v, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    printf("\n");
+}
 
-    client_close(c);
+int cli_simple(const struct cli_options *o, json_t *request, int (*print)(const json_t *result))
+{
+    json_t *answer = cli_answer(o, request, false);
+    const json_t *result = json_object_get(answer, "result");
+    int status = 1;
+
     if (!answer)
         return 1;
     if (o->json) {
-        json_dumpf(good ? json_object_get(answer, "result") : answer, stdout, JSON_INDENT(2));
-        printf("\n");
-    } else if (good) {
-        print(json_object_get(answer, "result"));
+        cli_print_json(cli_is_good(answer) ? result : answer);
+        status =
+            cli_is_good(answer) && !json_is_false(json_object_get(result, "acknowledged")) ? 0 : 1;
+    } else if (cli_is_good(answer)) {
+        status = print(result);
     } else {
-        print_refusal(answer);
+        cli_print_refusal(answer);
     }
     json_decref(answer);
-    return good ? 0 : 1;
+    return status;
 }
 
-static void print_status(const json_t *r)
+static int print_status(const json_t *r)
 {
     status_print(r, stdout);
+    return 0;
 }
 
 int cli_status(const struct cli_options *o)
 {
-    return simple(o, "status", print_status);
-}
-
-static void print_changes(const json_t *r, bool live)
-{
-    const json_t *c;
-    size_t i;
-
-    json_array_foreach(json_object_get(r, "changes"), i, c)
-    {
-        if (json_is_true(json_object_get(c, "live")) == live)
-            printf("  %s: %s -> %s\n", json_string_value(json_object_get(c, "key")),
-                   json_string_value(json_object_get(c, "from")),
-                   json_string_value(json_object_get(c, "to")));
-    }
-}
-
-static void print_reload(const json_t *r)
-{
-    long long version = json_integer_value(json_object_get(r, "version"));
-
-    if (json_is_true(json_object_get(r, "changed")))
-        printf("version %lld is published%s\n", version,
-               json_is_true(json_object_get(r, "acknowledged"))
-                   ? ""
-                   : "; not every core has taken it yet");
-    else
-        printf("nothing to change at once; version %lld goes on\n", version);
-    print_changes(r, true);
-    if (json_integer_value(json_object_get(r, "needs_restart"))) {
-        printf("needs a restart, the old value stays until then:\n");
-        print_changes(r, false);
-    }
-}
-
-int cli_reload(const struct cli_options *o)
-{
-    return simple(o, "reload", print_reload);
+    return cli_simple(o, cli_request("status"), print_status);
 }
 
 static void print_note(const struct cli_options *o, const json_t *note)
@@ -153,25 +135,24 @@ static void print_note(const struct cli_options *o, const json_t *note)
 
 int cli_drain(const struct cli_options *o)
 {
-    struct client *c = ask(o, "drain");
-    json_t *answer = c ? receive(c, ANSWER_MS) : NULL;
+    struct client *c = cli_ask(o, cli_request("drain"), false);
+    json_t *answer = c ? cli_receive(c, CLI_ANSWER_MS) : NULL;
     const json_t *note;
 
     while (answer && (note = json_object_get(answer, "note"))) {
         print_note(o, note);
         json_decref(answer);
-        answer = receive(c, -1);
+        answer = cli_receive(c, -1);
     }
     client_close(c);
     if (!answer)
         return 1;
     const json_t *result = json_object_get(answer, "result");
-    bool good = is_good(answer) && json_is_true(json_object_get(result, "finished_in_time"));
+    bool good = cli_is_good(answer) && json_is_true(json_object_get(result, "finished_in_time"));
     if (o->json) {
-        json_dumpf(is_good(answer) ? result : answer, stdout, JSON_INDENT(2));
-        printf("\n");
-    } else if (!is_good(answer)) {
-        print_refusal(answer);
+        cli_print_json(cli_is_good(answer) ? result : answer);
+    } else if (!cli_is_good(answer)) {
+        cli_print_refusal(answer);
     } else {
         printf(good ? "drained: everything has finished\n"
                     : "the time was over: what had not finished was cut\n");

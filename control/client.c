@@ -54,15 +54,20 @@ int client_connect(const char *path, struct client **ret_client, char *err, size
     return 0;
 }
 
-int client_send_verb(struct client *c, const char *verb, char *err, size_t err_len)
+int client_send(struct client *c, const json_t *request, char *err, size_t err_len)
 {
-    char text[128];
-    int n = snprintf(text, sizeof(text), "{\"verb\":\"%s\"}\n", verb);
+    char *text = json_dumps(request, JSON_COMPACT);
+    size_t len = text ? strlen(text) : 0;
+    int e = text ? 0 : -ENOMEM;
 
-    if (send(c->fd, text, (size_t)n, MSG_NOSIGNAL) == n)
-        return 0;
-    snprintf(err, err_len, "can't send to the admin socket: %s", strerror(errno));
-    return -EPIPE;
+    if (text)
+        text[len] = '\n'; /* in place of the NUL */
+    if (!e && send(c->fd, text, len + 1, MSG_NOSIGNAL) != (ssize_t)(len + 1))
+        e = -EPIPE;
+    if (e)
+        snprintf(err, err_len, "can't send to the admin socket: %s", strerror(errno));
+    free(text);
+    return e;
 }
 
 static int fill(struct client *c, int timeout_ms, char *err, size_t err_len)

@@ -9,7 +9,7 @@ struct client;
 
 /* 0, or -errno with one line in err that says what to do. */
 int client_connect(const char *path, struct client **ret_client, char *err, size_t err_len);
-int client_send_verb(struct client *c, const char *verb, char *err, size_t err_len);
+int client_send(struct client *c, const json_t *request, char *err, size_t err_len);
 
 /* The next answer or note, an object; waits `timeout_ms` at most (-1: as long as it takes). 0 with
  * a new reference; -errno with a line in err (-ECONNRESET: the daemon has hung up). */

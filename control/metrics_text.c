@@ -155,6 +155,7 @@ static int listeners(FILE *f, const struct status_view *v)
     if (!sums)
         return -ENOMEM;
     unsigned n = status_sum_listeners(v, sums, STATUS_MAX_LISTENERS);
+    n = status_merge_names(sums, n);
     labelled(f, &status_listener_fields, "listener", sums, sizeof(*sums), n, listener_name);
     family(f, "listener_responses_total", "counter", "Responses by class of status");
     for (unsigned i = 0; i < n; i++)
@@ -217,6 +218,11 @@ static void process(FILE *f, const struct process_info *p)
             p->reloads_refused);
     single(f, "config_old_versions", "gauge", "Older configurations that a core still holds",
            p->old_versions);
+    single(f, "config_overrides", "gauge", "Values set by hand that are in force",
+           p->overrides ? (double)p->overrides->count : 0);
+    single(f, "config_listeners_draining", "gauge",
+           "Listeners that are gone from the configuration, with connections left",
+           (double)p->ndraining);
     single(f, "log_lines_total", "counter", "Lines logged", (double)p->log.lines);
     single(f, "log_lines_dropped_total", "counter", "Lines dropped since the queue was full",
            (double)p->log.lines_dropped);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/overrides.h"
+#include "control/history.h"
 #include "control/log.h"
 #include "dataplane/messages.h"
 
@@ -24,9 +26,12 @@ struct process_info {
     uint64_t reloads, reloads_refused;
     bool last_reload_ok;
     unsigned old_versions; /* configurations that a core still holds on to */
+    const struct config_overrides *overrides;
+    const struct snapshot *base; /* what it would be without the overrides */
+    const struct history *history;
     struct log_stats log;
-    const struct config_listener *listeners; /* for addresses */
-    size_t nlisteners;
+    const struct config_listener *listeners, *draining; /* for their kinds */
+    size_t nlisteners, ndraining;
     unsigned nports;
     struct process_port ports[NET_MAX_IFS];
 };

@@ -202,6 +202,13 @@ static void add_listener(struct listener_stats *sum, const struct listener_stats
     sum->conns += l->conns;
 }
 
+/* One that drains may have a successor of its name. */
+static bool is_same_listener(const struct listener_stats *a, const struct listener_stats *b)
+{
+    return a->draining == b->draining && a->address.addr == b->address.addr &&
+           a->address.port == b->address.port && strcmp(a->name, b->name) == 0;
+}
+
 unsigned status_sum_listeners(const struct status_view *v, struct listener_stats *ret, unsigned max)
 {
     unsigned n = 0, k;
@@ -209,18 +216,35 @@ unsigned status_sum_listeners(const struct status_view *v, struct listener_stats
     for (unsigned c = 0; c < v->ncores; c++) {
         const struct core_status *s = v->cores[c].s;
         for (unsigned i = 0; s && i < s->nlisteners; i++) {
-            for (k = 0; k < n && strcmp(ret[k].name, s->listeners[i].name) != 0; k++)
+            for (k = 0; k < n && !is_same_listener(&ret[k], &s->listeners[i]); k++)
                 ;
             if (k == max)
                 continue;
             if (k == n) {
                 memset(&ret[n], 0, sizeof(ret[n]));
-                memcpy(ret[n++].name, s->listeners[i].name, sizeof(ret[0].name));
+                memcpy(ret[n].name, s->listeners[i].name, sizeof(ret[0].name));
+                ret[n].address = s->listeners[i].address;
+                ret[n++].draining = s->listeners[i].draining;
             }
             add_listener(&ret[k], &s->listeners[i]);
         }
     }
     return n;
+}
+
+unsigned status_merge_names(struct listener_stats *sums, unsigned n)
+{
+    unsigned kept = 0, k;
+
+    for (unsigned i = 0; i < n; i++) {
+        for (k = 0; k < kept && strcmp(sums[k].name, sums[i].name) != 0; k++)
+            ;
+        if (k < kept)
+            add_listener(&sums[k], &sums[i]);
+        else
+            sums[kept++] = sums[i];
+    }
+    return kept;
 }
 
 static void add_upstream(struct upstream_stats *sum, const struct upstream_stats *u)

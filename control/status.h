@@ -46,9 +46,12 @@ void status_cancel(struct status_request *r);
  * closed them, or is left behind if a core still holds a message (the process is about to end). */
 void status_close(struct status *s);
 
-/* Sums by name over the cores that answer, in the order of first appearance; how many. */
+/* Sums by name (a listener that drains is another one) over the cores that answer, in the order of
+ * first appearance; how many. */
 unsigned status_sum_listeners(const struct status_view *v, struct listener_stats *ret,
                               unsigned max);
+/* By name alone, for those who can't tell a listener that drains from its successor; how many. */
+unsigned status_merge_names(struct listener_stats *sums, unsigned n);
 unsigned status_sum_upstreams(const struct status_view *v, struct upstream_stats *ret,
                               unsigned max);
 

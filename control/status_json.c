@@ -109,14 +109,15 @@ static json_t *address(const struct config_addr *a)
                    : json_sprintf("*:%u", a->port);
 }
 
-static void put_address(json_t *o, const struct process_info *p, const char *name)
+static const char *kind_of(const struct process_info *p, const struct listener_stats *l)
 {
-    for (size_t i = 0; i < p->nlisteners; i++) {
-        if (strcmp(p->listeners[i].name, name) != 0)
-            continue;
-        json_object_set_new(o, "address", address(&p->listeners[i].address));
-        json_object_set_new(o, "kind", text(p->listeners[i].http ? "http" : "tunnel"));
-    }
+    const struct config_listener *list = l->draining ? p->draining : p->listeners;
+    size_t n = l->draining ? p->ndraining : p->nlisteners;
+
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i].name, l->name) == 0)
+            return list[i].http ? "http" : "tunnel";
+    return NULL;
 }
 
 static json_t *listeners_to_json(const struct process_info *p, const struct status_view *v)
@@ -129,7 +130,9 @@ static json_t *listeners_to_json(const struct process_info *p, const struct stat
     for (unsigned i = 0; i < n; i++) {
         json_t *o = json_object(), *by_class = json_object();
         json_object_set_new(o, "name", text(sums[i].name));
-        put_address(o, p, sums[i].name);
+        json_object_set_new(o, "address", address(&sums[i].address));
+        json_object_set_new(o, "kind", text(kind_of(p, &sums[i])));
+        json_object_set_new(o, "draining", json_boolean(sums[i].draining));
         put_fields(o, &status_listener_fields, &sums[i], false);
         for (unsigned c = 0; c < 6; c++)
             json_object_set_new(by_class, classes[c], number(sums[i].status[c]));
@@ -183,12 +186,14 @@ static json_t *process_to_json(const struct process_info *p)
     json_object_set_new(o, "pid", number((uint64_t)p->pid));
     json_object_set_new(o, "state", text(p->state));
     json_object_set_new(o, "uptime_ms", number(p->uptime_ns / 1000000));
-    json_object_set_new(o, "config",
-                        json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "path", text(p->config_path),
-                                  "version", number(p->config_version), "reloads",
-                                  number(p->reloads), "reloads_refused", number(p->reloads_refused),
-                                  "last_reload_ok", p->last_reload_ok, "old_versions_held",
-                                  number(p->old_versions)));
+    json_object_set_new(
+        o, "config",
+        json_pack(
+            "{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "path", text(p->config_path),
+            "version", number(p->config_version), "reloads", number(p->reloads), "reloads_refused",
+            number(p->reloads_refused), "last_reload_ok", p->last_reload_ok, "old_versions_held",
+            number(p->old_versions), "listeners_draining", number(p->ndraining), "overrides",
+            overrides_to_json(p->overrides, p->base), "history", history_to_json(p->history)));
     json_object_set_new(o, "log",
                         json_pack("{s:o, s:o, s:o, s:o}", "lines", number(p->log.lines),
                                   "lines_dropped", number(p->log.lines_dropped), "access_records",

@@ -14,4 +14,8 @@ json_t *status_to_json(const struct process_info *p, const struct status_view *v
 /* The same for people: a table made of that JSON, which may come from another version of us. */
 void status_print(const json_t *status, FILE *f);
 
+/* [{"key", "value", "configured"}] and [{"version", "taken_at_ms", "repeats"}]; NULL: empty. */
+json_t *overrides_to_json(const struct config_overrides *o, const struct snapshot *base);
+json_t *history_to_json(const struct history *h);
+
 #endif

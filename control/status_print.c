@@ -53,6 +53,20 @@ static void print_head(const json_t *s, FILE *f)
                                                                 : "");
 }
 
+static void print_overrides(const json_t *s, FILE *f)
+{
+    const json_t *list = json_object_get(json_object_get(s, "config"), "overrides"), *o;
+    size_t i;
+
+    if (json_array_size(list))
+        fprintf(f, "\nOVERRIDES (set by hand; `reload --drop-overrides` ends them)\n");
+    json_array_foreach(list, i, o)
+    {
+        fprintf(f, "  %s: %s (the configuration says %s)\n", str(o, "key"), str(o, "value"),
+                str(o, "configured"));
+    }
+}
+
 static void print_cores(const json_t *s, FILE *f)
 {
     const json_t *c;
@@ -110,12 +124,13 @@ static void print_listeners(const json_t *s, FILE *f)
             "KIND", "CONNS", "ACCEPTED", "REQS", "2xx", "3xx", "4xx", "5xx", "IN", "OUT");
     json_array_foreach(json_object_get(s, "listeners"), i, l)
     {
-        fprintf(f, "%-12s %-21s %-6s %6s %8s %7s %6s %6s %6s %6s %7s %7s\n", str(l, "name"),
+        fprintf(f, "%-12s %-21s %-6s %6s %8s %7s %6s %6s %6s %6s %7s %7s%s\n", str(l, "name"),
                 str(l, "address"), str(l, "kind"), HUMAN(num(l, "connections")),
                 HUMAN(num(l, "accepted")), HUMAN(num(l, "requests")),
                 HUMAN(num2(l, "responses", "2xx")), HUMAN(num2(l, "responses", "3xx")),
                 HUMAN(num2(l, "responses", "4xx")), HUMAN(num2(l, "responses", "5xx")),
-                HUMAN(num(l, "bytes_in")), HUMAN(num(l, "bytes_out")));
+                HUMAN(num(l, "bytes_in")), HUMAN(num(l, "bytes_out")),
+                json_is_true(json_object_get(l, "draining")) ? "  drains" : "");
     }
 }
 
@@ -170,6 +185,7 @@ void status_print(const json_t *status, FILE *f)
     print_ports(status, f);
     print_listeners(status, f);
     print_upstreams(status, f);
+    print_overrides(status, f);
     fprintf(f, "\nDROPS BY REASON\n");
     print_drops(status, "net", f);
     print_drops(status, "tcp", f);

@@ -49,7 +49,7 @@ static void on_signal(uv_signal_t *h, int signum)
 
     switch (signum) {
     case SIGHUP:
-        supervisor_reload(s, "SIGHUP", NULL);
+        supervisor_reload(s, "SIGHUP", NULL, NULL);
         break;
     case SIGUSR1:
         log_reopen(s->log);
@@ -71,20 +71,20 @@ static void on_signal(uv_signal_t *h, int signum)
     }
 }
 
-static void on_watch(void *ctx, enum watch_event ev)
+static void on_source(void *ctx, enum source_event ev)
 {
     struct supervisor *s = ctx;
 
     switch (ev) {
-    case WATCH_CHANGED:
-        supervisor_reload(s, "the file has changed", NULL);
+    case SOURCE_CHANGED:
+        supervisor_reload(s, "it has changed", NULL, NULL);
         break;
-    case WATCH_GONE:
+    case SOURCE_GONE:
         log_warn(s->log, "%s is gone; version %" PRIu64 " goes on, a restart would fail",
-                 s->o->config, s->publish.current->version);
+                 s->source->name, s->publish.current->version);
         break;
-    case WATCH_BACK:
-        log_info(s->log, "%s is back", s->o->config);
+    case SOURCE_BACK:
+        log_info(s->log, "%s is back", s->source->name);
         break;
     }
 }
@@ -120,6 +120,7 @@ static void on_tick(uv_timer_t *h)
     atomic_store_explicit(&engine_shared(s->engine)->wall_offset, clock_wall_offset(),
                           memory_order_relaxed);
     publish_poll(&s->publish);
+    supervisor_look_at_draining(s);
     if (stuck >= 0) {
         log_error(s->log, "core %d (cpu %u) has been stuck for 2 s: aborting", stuck,
                   engine_core_cpu(s->engine, (unsigned)stuck));
@@ -143,13 +144,29 @@ static bool may_open_ports(void)
     return (d[0].effective & (1u << CAP_NET_ADMIN)) != 0;
 }
 
-static int start_config(struct supervisor *s)
+static int load_config(struct supervisor *s, struct config_errors *errs)
 {
     struct config_host host = {.cpus = (unsigned)sysconf(_SC_NPROCESSORS_CONF)};
+    struct snapshot *base = NULL;
+    char *text = NULL;
+    size_t len;
+
+    int e = s->source->ops->load(s->source, &text, &len, errs);
+    if (!e)
+        e = config_load_text(s->source->name, text, len, &host, &base, errs);
+    if (!e)
+        e = publish_init(&s->publish, base, text, len, supervisor_wall_now());
+    s->publishing = e == 0;
+    free(text);
+    return e;
+}
+
+static int start_config(struct supervisor *s)
+{
     struct config_errors errs;
 
     config_errors_init(&errs);
-    int e = config_load_file_for(s->o->config, &host, &s->first, &errs);
+    int e = load_config(s, &errs);
     for (unsigned i = 0; i < errs.count; i++)
         log_error(s->log, "%s", errs.list[i].text);
     if (errs.more)
@@ -157,10 +174,10 @@ static int start_config(struct supervisor *s)
     config_errors_fini(&errs);
     if (e)
         return 1;
-    s->first->version = 1;
-    e = log_configure(s->log, &s->first->log);
+    const struct config_log *c = &s->publish.current->log;
+    e = log_configure(s->log, c);
     if (e) {
-        log_error(s->log, "log.access: can't open %s: %s", s->first->log.access, strerror(-e));
+        log_error(s->log, "log.access: can't open %s: %s", c->access, strerror(-e));
         return 1;
     }
     return 0;
@@ -168,12 +185,12 @@ static int start_config(struct supervisor *s)
 
 static const char *socket_path(const struct supervisor *s)
 {
-    return s->o->socket ? s->o->socket : s->first->admin.socket;
+    return s->o->socket ? s->o->socket : s->publish.current->admin.socket;
 }
 
 static int start_sockets(struct supervisor *s)
 {
-    struct metrics_opts mo = {.address = s->first->admin.metrics,
+    struct metrics_opts mo = {.address = s->publish.current->admin.metrics,
                               .ask = supervisor_on_metrics,
                               .is_healthy = on_is_healthy,
                               .ctx = s};
@@ -181,7 +198,8 @@ static int start_sockets(struct supervisor *s)
 
     if (socket_path(s) && admin_claim(socket_path(s), &s->lock, err, sizeof(err)))
         return fail(s, err);
-    if (s->first->admin.has_metrics && metrics_new(&s->loop, &mo, &s->metrics, err, sizeof(err)))
+    if (s->publish.current->admin.has_metrics &&
+        metrics_new(&s->loop, &mo, &s->metrics, err, sizeof(err)))
         return fail(s, err);
     return 0;
 }
@@ -189,9 +207,9 @@ static int start_sockets(struct supervisor *s)
 static void log_budget(struct supervisor *s)
 {
     char line[900];
-    uint64_t need = budgets_total(s->first), have = budgets_available();
+    uint64_t need = budgets_total(s->publish.current), have = budgets_available();
 
-    budgets_line(s->first, line, sizeof(line));
+    budgets_line(s->publish.current, line, sizeof(line));
     log_info(s->log, "%s", line);
     if (have && need > have)
         log_warn(s->log,
@@ -207,11 +225,10 @@ static int start_engine(struct supervisor *s)
     struct access_ring *rings[CONFIG_MAX_CORES];
     char err[512];
 
-    if (engine_start(s->first, &o, &s->engine, err, sizeof(err)))
+    if (engine_start(s->publish.current, &o, &s->engine, err, sizeof(err)))
         return fail(s, err);
     s->cores = cores_of_engine(s->engine);
-    publish_init(&s->publish, &s->cores, s->first);
-    s->publishing = true;
+    publish_set_cores(&s->publish, &s->cores);
     s->published_wall = supervisor_wall_now();
     s->last_reload_ok = true;
     watchdog_init(&s->watchdog, &s->cores);
@@ -262,8 +279,10 @@ static void log_serving(struct supervisor *s)
 
 static int start(struct supervisor *s)
 {
-    int e = watch_file_new(&s->loop, s->o->config, on_watch, s, &s->watch);
+    int e = source_file_new(s->o->config, &s->source);
 
+    if (!e)
+        e = s->source->ops->watch(s->source, &s->loop, on_source, s);
     if (e) {
         log_error(s->log, "%s: %s", s->o->config, strerror(-e));
         return 1;
@@ -324,7 +343,7 @@ static void finish(struct supervisor *s)
     supervisor_end_asks(s);
     admin_close(s->admin);
     metrics_close(s->metrics);
-    watch_file_close(s->watch);
+    source_close(s->source);
     status_close(s->status);
     log_set_access_rings(s->log, NULL, 0);
     if (s->engine && engine_stop(s->engine, STOP_WAIT_MS)) {
@@ -334,8 +353,6 @@ static void finish(struct supervisor *s)
     }
     if (s->publishing)
         publish_fini(&s->publish);
-    else if (s->first)
-        snapshot_free(s->first);
     if (s->loop_ready) {
         close_handles(s);
         uv_run(&s->loop, UV_RUN_DEFAULT);

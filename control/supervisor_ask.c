@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/reference.h"
 #include "control/metrics_text.h"
 #include "control/status_json.h"
 #include "control/supervisor_impl.h"
@@ -47,6 +48,11 @@ static void fill_info(struct supervisor *s, struct process_info *p)
     p->reloads_refused = s->publish.refused;
     p->last_reload_ok = s->last_reload_ok;
     p->old_versions = s->publish.nold;
+    p->draining = c->draining;
+    p->ndraining = c->ndraining;
+    p->overrides = &s->publish.overrides;
+    p->base = s->publish.base;
+    p->history = &s->publish.history;
     p->listeners = c->listeners;
     p->nlisteners = c->nlisteners;
     log_stats(s->log, &p->log);
@@ -120,17 +126,59 @@ void supervisor_end_asks(struct supervisor *s)
     }
 }
 
-void supervisor_on_admin(void *ctx, enum admin_verb verb, struct admin_request *r)
+static char *yaml_of(const struct snapshot *s)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    int e = f ? config_write_yaml(s, f) : -1;
+
+    if (f && fclose(f))
+        e = -1;
+    if (!e)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* All that `millrace diff`, `explain` and `config` need; they do the rest on their side. */
+static void answer_config(struct supervisor *s, struct admin_request *r)
+{
+    const struct publish *p = &s->publish;
+    char *base = yaml_of(p->base), *running = yaml_of(p->current);
+    json_t *o = NULL;
+
+    if (base && running)
+        o = json_pack("{s:I, s:s, s:s, s:s, s:s, s:o, s:o}", "version",
+                      (json_int_t)p->current->version, "path", s->source->name, "text",
+                      history_newest(&p->history)->text, "base", base, "running", running,
+                      "overrides", overrides_to_json(&p->overrides, p->base), "history",
+                      history_to_json(&p->history));
+    free(base);
+    free(running);
+    admin_reply(r, o);
+}
+
+void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_request *r)
 {
     struct supervisor *s = ctx;
 
-    switch (verb) {
+    switch (call->verb) {
     case ADMIN_STATUS:
         if (!ask(s, r, NULL))
             admin_refuse(r, "out of memory", NULL);
         break;
     case ADMIN_RELOAD:
-        supervisor_reload(s, "asked on the admin socket", r);
+        supervisor_reload(s, "asked on the admin socket", call, r);
+        break;
+    case ADMIN_ROLLBACK:
+        supervisor_rollback(s, call, r);
+        break;
+    case ADMIN_UPSTREAM:
+        supervisor_upstream(s, call, r);
+        break;
+    case ADMIN_CONFIG:
+        answer_config(s, r);
         break;
     case ADMIN_DRAIN:
         supervisor_drain(s, "asked on the admin socket", r);

@@ -13,7 +13,7 @@
 #include "control/publish.h"
 #include "control/status.h"
 #include "control/supervisor.h"
-#include "control/watch_file.h"
+#include "control/source.h"
 #include "control/watchdog.h"
 
 #define TICK_MS        500
@@ -39,16 +39,16 @@ struct supervisor {
     struct engine *engine;
     struct cores cores;
     struct publish publish;
-    bool publishing;        /* publish is set up: it owns the snapshot */
-    struct snapshot *first; /* until then */
+    bool publishing; /* publish is set up */
     uint64_t published_wall;
     bool last_reload_ok;
 
-    struct watch_file *watch;
+    struct config_source *source;
     struct watchdog watchdog;
     struct drain drain;
     struct status *status;
-    struct status_request nudge; /* a question whose answer nobody needs wakes sleeping cores */
+    struct status_request nudge;   /* a question whose answer nobody needs wakes sleeping cores */
+    struct status_request drained; /* have draining listeners become empty? */
     struct admin *admin;
     struct metrics *metrics;
     int lock; /* of the admin socket; -1: none */
@@ -64,13 +64,20 @@ struct supervisor {
 };
 
 /* supervisor_ask.c: the admin socket's and the metrics address' questions. */
-void supervisor_on_admin(void *ctx, enum admin_verb verb, struct admin_request *r);
+void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_request *r);
 void supervisor_on_metrics(void *ctx, struct metrics_request *r);
 /* Answers whoever still waits, before the sockets close. */
 void supervisor_end_asks(struct supervisor *s);
 
-/* supervisor_reload.c */
-void supervisor_reload(struct supervisor *s, const char *why, struct admin_request *r);
+/* supervisor_reload.c: changes of the configuration. `call` gives the options, NULL: none. */
+void supervisor_reload(struct supervisor *s, const char *why, const struct admin_call *call,
+                       struct admin_request *r);
+void supervisor_rollback(struct supervisor *s, const struct admin_call *call,
+                         struct admin_request *r);
+void supervisor_upstream(struct supervisor *s, const struct admin_call *call,
+                         struct admin_request *r);
+/* Each tick: lets go of listeners that have drained. */
+void supervisor_look_at_draining(struct supervisor *s);
 void supervisor_end_reloads(struct supervisor *s);
 void supervisor_on_ack_timer(uv_timer_t *h);
 

@@ -28,23 +28,27 @@ struct world {
     struct admin_request *held;
 };
 
-static void on_request(void *ctx, enum admin_verb verb, struct admin_request *r)
+static void on_request(void *ctx, const struct admin_call *call, struct admin_request *r)
 {
     struct world *w = ctx;
 
     w->requests++;
     if (w->hold)
         w->held = r;
-    else if (verb == ADMIN_STATUS)
+    else if (call->verb == ADMIN_STATUS)
         admin_reply(r, json_pack("{s:i}", "n", (int)w->requests));
     else
         admin_refuse(r, "not now", json_pack("[s]", "because"));
 }
 
-static int setup(void **state)
+static int setup_with(void **state, unsigned idle_ms, unsigned spare_ms)
 {
     struct world *w = calloc(1, sizeof(*w));
-    struct admin_opts o = {.path = w->path, .idle_ms = 60000, .on_request = on_request, .ctx = w};
+    struct admin_opts o = {.path = w->path,
+                           .idle_ms = idle_ms,
+                           .spare_ms = spare_ms,
+                           .on_request = on_request,
+                           .ctx = w};
     char err[256];
 
     strcpy(w->dir, "/tmp/millrace-test-admin-XXXXXX");
@@ -55,6 +59,21 @@ static int setup(void **state)
     assert_int_equal(admin_new(&w->loop, &o, &w->admin, err, sizeof(err)), 0);
     *state = w;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, 60000, 60000);
+}
+
+static int setup_hasty(void **state)
+{
+    return setup_with(state, 20, 60000);
+}
+
+static int setup_crowded(void **state)
+{
+    return setup_with(state, 60000, 1);
 }
 
 static int teardown(void **state)
@@ -181,7 +200,12 @@ static void wrong_requests_are_told_apart(void **state)
         {"{\"verb\":\"stop\"}", "unknown verb \\\"stop\\\""},
         {"{\"verb\":\"\\u0000\"}", "not a JSON object"},
         {"{\"verb\":\"status\",\"verb\":\"drain\"}", "not a JSON object"},
-        {"{\"verb\":\"status\",\"x\":1}", "takes no other keys"},
+        {"{\"verb\":\"status\",\"x\":1}", "takes no \\\"x\\\""},
+        {"{\"verb\":\"reload\",\"if_version\":\"7\"}", "\\\"if_version\\\" must be a whole number"},
+        {"{\"verb\":\"reload\",\"if_version\":-7}", "must be a whole number"},
+        {"{\"verb\":\"reload\",\"overrides\":\"burn\"}", "must be one of its words"},
+        {"{\"verb\":\"upstream\",\"action\":\"drain\"}", "needs \\\"upstream\\\""},
+        {"{\"verb\":\"upstream\",\"upstream\":1,\"action\":\"drain\"}", "must be a string"},
         {"\xff\xfe", "not a JSON object"},
     };
     struct world *w = *state;
@@ -199,6 +223,22 @@ static void wrong_requests_are_told_apart(void **state)
     assert_non_null(strstr(say(w, fd, "{\"verb\":\"status\"}\n"), "\"ok\":true"));
     close(fd);
     turn(w);
+}
+
+static void arguments_are_read_by_name(void **state)
+{
+    static const char line[] = "{\"verb\":\"rollback\",\"version\":9007199254740993}";
+    struct admin_call c;
+    char err[256];
+    uint64_t n = 0;
+
+    assert_int_equal(admin_parse(line, strlen(line), &c, err, sizeof(err)), 0);
+    assert_int_equal(c.verb, ADMIN_ROLLBACK);
+    assert_true(admin_number(&c, "version", &n));
+    assert_true(n == 9007199254740993);
+    assert_false(admin_number(&c, "if_version", &n));
+    assert_null(admin_text(&c, "overrides"));
+    admin_call_fini(&c);
 }
 
 static void an_endless_request_is_cut(void **state)
@@ -261,6 +301,46 @@ static void clients_over_the_limit_are_told(void **state)
     turn(w);
 }
 
+/* One byte now and then doesn't keep a place: a whole request in time does. */
+static void a_request_that_trickles_is_cut(void **state)
+{
+    struct world *w = *state;
+    uint64_t end = uv_hrtime() + 10ull * 1000000000;
+    int slow = dial(w);
+    bool open = true;
+
+    for (unsigned i = 0; open && uv_hrtime() < end; i++) {
+        uv_run(&w->loop, UV_RUN_ONCE); /* the timer, at the latest */
+        open = say(w, slow, " ") != NULL;
+    }
+    assert_false(open);
+    close(slow);
+    assert_int_equal(w->requests, 0);
+}
+
+/* Clients that only hold their places make room for one who asks. */
+static void the_hung_give_way(void **state)
+{
+    struct world *w = *state;
+    int fds[ADMIN_MAX_CLIENTS], one;
+
+    for (unsigned i = 0; i < ADMIN_MAX_CLIENTS; i++) {
+        fds[i] = dial(w);
+        turn(w);
+    }
+    uint64_t until = uv_now(&w->loop) + 3;
+    while (uv_now(&w->loop) < until)
+        turn(w);
+    for (unsigned i = 0; i < 3; i++) {
+        one = dial(w);
+        assert_non_null(strstr(say(w, one, "{\"verb\":\"status\"}\n"), "\"ok\":true"));
+        assert_null(say(w, fds[i], ""));
+    }
+    for (unsigned i = 0; i < ADMIN_MAX_CLIENTS; i++)
+        close(fds[i]);
+    turn(w);
+}
+
 /* A second instance is refused; the socket that a crash leaves is replaced; a file is not. */
 static void one_instance_a_socket(void **state)
 {
@@ -304,6 +384,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_endless_request_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_behind_a_request_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(clients_over_the_limit_are_told, setup, teardown),
+        cmocka_unit_test(arguments_are_read_by_name),
+        cmocka_unit_test_setup_teardown(a_request_that_trickles_is_cut, setup_hasty, teardown),
+        cmocka_unit_test_setup_teardown(the_hung_give_way, setup_crowded, teardown),
         cmocka_unit_test_setup_teardown(one_instance_a_socket, setup, teardown),
     };
     signal(SIGPIPE, SIG_IGN); /* as the supervisor does */

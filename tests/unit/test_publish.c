@@ -45,10 +45,10 @@ static const struct cores_ops fake_ops = {.is_running = on_is_running,
                                           .has_released = on_has_released,
                                           .publish = on_publish};
 
-/* `connect` is live, `cores` is not. */
-static const char *config(const char *cores, const char *connect)
+/* `connect` and what `more` adds to the listeners are live, `cores` is not. */
+static const char *config_with(const char *cores, const char *connect, const char *more)
 {
-    static char text[2048];
+    static char text[4096];
 
     snprintf(text, sizeof(text),
              "version: 1\n"
@@ -66,13 +66,21 @@ static const char *config(const char *cores, const char *connect)
              "      routes:\n"
              "        - upstream: app\n"
              "          match: { host: \"*\", path_prefix: / }\n"
+             "%s"
              "upstreams:\n"
              "  - name: app\n"
              "    endpoints: [10.77.0.2:9000]\n"
              "    timeouts: { connect: %s }\n",
-             cores, connect);
+             cores, more, connect);
     return text;
 }
+
+static const char *config(const char *cores, const char *connect)
+{
+    return config_with(cores, connect, "");
+}
+
+#define CONNECT "upstreams[app].timeouts.connect"
 
 struct world {
     struct fakes f;
@@ -80,9 +88,38 @@ struct world {
     struct publish p;
 };
 
+static const struct publish_opts plain = {.wall_now = 5};
+
 static void reload(struct world *w, const char *text, struct publish_result *r)
 {
-    publish_reload(&w->p, "test.yaml", text, r);
+    publish_text(&w->p, "test.yaml", text, strlen(text), &plain, r);
+}
+
+/* One that must go well, and changes something. */
+static void must_reload(struct world *w, const char *text)
+{
+    struct publish_result r;
+
+    reload(w, text, &r);
+    assert_int_equal(r.error, 0);
+    assert_true(r.changed);
+    publish_result_fini(&r);
+}
+
+static void set(struct world *w, const char *path, const char *value, int error)
+{
+    struct config_override x = {(char *)(uintptr_t)path, (char *)(uintptr_t)value};
+    struct publish_result r;
+
+    publish_set(&w->p, &x, 1, &plain, &r);
+    assert_int_equal(r.error, error);
+    assert_true(!error || r.error_text[0]);
+    publish_result_fini(&r);
+}
+
+static uint64_t connect_timeout(const struct world *w)
+{
+    return w->p.current->upstreams[0].connect_timeout / 1000000;
 }
 
 static int setup(void **state)
@@ -98,10 +135,11 @@ static int setup(void **state)
         return -1;
     }
     config_errors_fini(&errs);
-    s->version = 1;
     w->cores = (struct cores){&fake_ops, &w->f, CORES};
     w->f.acked[0] = w->f.acked[1] = 1;
-    publish_init(&w->p, &w->cores, s);
+    if (publish_init(&w->p, s, text, strlen(text), 1))
+        return -1;
+    publish_set_cores(&w->p, &w->cores);
     *state = w;
     return 0;
 }
@@ -172,12 +210,8 @@ static void what_is_wrong_changes_nothing(void **state)
         assert_true(r.errors.count > 0);
         publish_result_fini(&r);
     }
-    publish_reload(&w->p, "/nowhere/millrace.yaml", NULL, &r);
-    assert_int_equal(r.error, -ENOENT);
-    assert_non_null(strstr(r.errors.list[0].text, "/nowhere/millrace.yaml"));
-    publish_result_fini(&r);
     assert_null(w->f.published);
-    assert_int_equal(w->p.refused, 6);
+    assert_int_equal(w->p.refused, 5);
 }
 
 static void the_same_again_is_no_new_version(void **state)
@@ -243,6 +277,210 @@ static void versions_waiting_are_bounded(void **state)
     publish_result_fini(&r);
 }
 
+/* Taking part in a change that was made for another one's state is refused. */
+static void a_change_may_say_what_it_must_find(void **state)
+{
+    struct publish_opts o = {.has_if_version = true, .if_version = 1};
+    struct world *w = *state;
+    struct publish_result r;
+    const char *text = config("0", "2s");
+
+    publish_text(&w->p, "test.yaml", text, strlen(text), &o, &r);
+    assert_int_equal(r.error, 0);
+    assert_int_equal(r.version, 2);
+    publish_result_fini(&r);
+    text = config("0", "3s");
+    publish_text(&w->p, "test.yaml", text, strlen(text), &o, &r);
+    assert_int_equal(r.error, -ESTALE);
+    assert_string_equal(r.error_text, "version has moved on: 1 was expected, 2 runs");
+    publish_result_fini(&r);
+    o.if_version = 3;
+    publish_text(&w->p, "test.yaml", text, strlen(text), &o, &r);
+    assert_int_equal(r.error, -ESTALE);
+    publish_result_fini(&r);
+    assert_int_equal(connect_timeout(w), 2000);
+}
+
+static void what_is_set_by_hand_outlives_reloads(void **state)
+{
+    struct publish_opts drop = {.drop_overrides = true};
+    struct world *w = *state;
+    struct publish_result r;
+
+    set(w, CONNECT, "700ms", 0);
+    assert_int_equal(w->p.current->version, 2);
+    assert_int_equal(connect_timeout(w), 700);
+    must_reload(w, config("0", "2s")); /* a new version, though nothing of it shows */
+    assert_int_equal(connect_timeout(w), 700);
+    assert_int_equal(w->p.overrides.count, 1);
+
+    const char *text = config("0", "2s");
+    publish_text(&w->p, "test.yaml", text, strlen(text), &drop, &r);
+    assert_true(r.changed); /* although the file is the same */
+    assert_int_equal(r.dropped.count, 1);
+    assert_string_equal(r.dropped.list[0].path, CONNECT);
+    assert_int_equal(r.overrides, 0);
+    publish_result_fini(&r);
+    assert_int_equal(connect_timeout(w), 2000);
+}
+
+static void an_override_that_says_the_same_is_none(void **state)
+{
+    struct world *w = *state;
+
+    set(w, CONNECT, "1000ms", 0);
+    assert_int_equal(w->p.overrides.count, 0);
+    assert_int_equal(w->p.current->version, 1);
+    set(w, CONNECT, "1500ms", 0);
+    set(w, CONNECT, "1500ms", 0);
+    assert_int_equal(w->p.overrides.count, 1);
+    assert_int_equal(w->p.current->version, 2);
+    set(w, CONNECT, NULL, 0);
+    assert_int_equal(w->p.overrides.count, 0);
+    assert_int_equal(connect_timeout(w), 1000);
+    assert_int_equal(w->p.current->version, 3);
+}
+
+static void wrong_overrides_change_nothing(void **state)
+{
+    struct world *w = *state;
+
+    set(w, CONNECT, "soon", -EINVAL);
+    set(w, CONNECT, "9h", -EINVAL);
+    set(w, "upstreams[app].timeouts.conect", "1s", -EINVAL);
+    set(w, "upstreams[apps].timeouts.connect", "1s", -EINVAL);
+    set(w, "upstreams.timeouts.connect", "1s", -EINVAL);
+    assert_int_equal(w->p.overrides.count, 0);
+    assert_int_equal(w->p.current->version, 1);
+    assert_null(w->f.published);
+}
+
+/* The upstream that an override is about may go with a reload: then it goes too, and is told. */
+static void an_override_without_its_object_is_dropped(void **state)
+{
+    static const char two[] = "  - { name: other, endpoints: [10.77.0.2:9001] }\n";
+    struct world *w = *state;
+    struct publish_result r;
+    char text[8192];
+
+    snprintf(text, sizeof(text), "%s%s", config("0", "1s"), two);
+    must_reload(w, text);
+    set(w, "upstreams[other].timeouts.connect", "3s", 0);
+    set(w, CONNECT, "4s", 0);
+    reload(w, config("0", "1s"), &r);
+    assert_int_equal(r.error, 0);
+    assert_int_equal(r.dropped.count, 1);
+    assert_string_equal(r.dropped.list[0].path, "upstreams[other].timeouts.connect");
+    assert_int_equal(r.overrides, 1);
+    publish_result_fini(&r);
+    assert_int_equal(connect_timeout(w), 4000);
+}
+
+static void rollback(struct world *w, uint64_t version, int error, struct publish_result *r)
+{
+    publish_rollback(&w->p, version, &plain, r);
+    assert_int_equal(r->error, error);
+    publish_result_fini(r);
+}
+
+static void a_rollback_goes_to_the_one_before_and_back(void **state)
+{
+    struct world *w = *state;
+    struct publish_result r;
+
+    rollback(w, 0, -ENOENT, &r);
+    must_reload(w, config("0", "2s"));
+    must_reload(w, config("0", "3s"));
+    rollback(w, 0, 0, &r);
+    assert_int_equal(r.version, 4);
+    assert_int_equal(r.repeats, 2);
+    assert_int_equal(connect_timeout(w), 2000);
+    rollback(w, 0, 0, &r);
+    assert_int_equal(connect_timeout(w), 3000);
+    rollback(w, 1, 0, &r);
+    assert_int_equal(connect_timeout(w), 1000);
+    assert_int_equal(r.version, 6);
+    rollback(w, 99, -ENOENT, &r);
+    assert_int_equal(w->p.current->version, 6);
+}
+
+/* By hand and by file: a version that an override made stands for the file that ran then. */
+static void versions_are_remembered_up_to_a_bound(void **state)
+{
+    struct world *w = *state;
+    struct publish_result r;
+    char connect[16];
+
+    set(w, CONNECT, "10ms", 0);
+    for (unsigned i = 0; i < 2 * HISTORY_MAX; i++) {
+        snprintf(connect, sizeof(connect), "%ums", 100 + i);
+        must_reload(w, config("0", connect));
+        w->f.acked[0] = w->f.acked[1] = w->p.current->version;
+        w->f.released[0] = w->f.released[1] = w->p.current->version - 1;
+    }
+    assert_int_equal(w->p.history.count, HISTORY_MAX);
+    rollback(w, 2, -ENOENT, &r);
+    rollback(w, w->p.history.entries[0].version, 0, &r);
+    assert_int_equal(connect_timeout(w), 10); /* by hand, still */
+    assert_string_equal(history_newest(&w->p.history)->text, config("0", "116ms"));
+}
+
+/* A listener that goes stays until its last connection has gone, through further versions. */
+static void a_listener_drains_until_it_is_empty(void **state)
+{
+    static const char raw[] =
+        "  - { name: raw, address: 10.77.0.1:90, tunnel: { upstream: app } }\n";
+    struct world *w = *state;
+    struct publish_opts o = {.has_if_version = true, .if_version = 3};
+    struct publish_result r;
+
+    must_reload(w, config_with("0", "1s", raw));
+    must_reload(w, config("0", "1s"));
+    assert_int_equal(w->p.current->nlisteners, 1);
+    assert_int_equal(w->p.current->ndraining, 1);
+    assert_string_equal(w->p.current->draining[0].name, "raw");
+    assert_ptr_equal(w->p.current->draining[0].tunnel->upstream, w->p.current->upstreams);
+    publish_clean(&w->p);
+    assert_int_equal(w->p.current->version, 3);
+    publish_set_empty(&w->p, 0);
+    publish_clean(&w->p); /* the cores are behind: not yet */
+    assert_int_equal(w->p.current->version, 3);
+    w->f.acked[0] = w->f.acked[1] = 3;
+    w->f.released[0] = w->f.released[1] = 2;
+    publish_clean(&w->p);
+    assert_int_equal(w->p.current->version, 4);
+    assert_int_equal(w->p.current->ndraining, 0);
+    /* Which is nobody's change. */
+    const char *text = config("0", "2s");
+    publish_text(&w->p, "test.yaml", text, strlen(text), &o, &r);
+    assert_int_equal(r.error, 0);
+    assert_int_equal(r.version, 5);
+    publish_result_fini(&r);
+}
+
+/* What only a listener that drains needs stays with it. */
+static void its_upstreams_stay_with_a_listener_that_drains(void **state)
+{
+    struct world *w = *state;
+    char text[8192];
+
+    snprintf(
+        text, sizeof(text), "%s  - { name: other, endpoints: [10.77.0.2:9001] }\n",
+        config_with("0", "1s",
+                    "  - { name: raw, address: 10.77.0.1:90, tunnel: { upstream: other } }\n"));
+    must_reload(w, text);
+    must_reload(w, config("0", "1s"));
+    assert_int_equal(w->p.base->nupstreams, 1);
+    assert_int_equal(w->p.current->nupstreams, 2);
+    assert_string_equal(w->p.current->draining[0].tunnel->upstream->name, "other");
+    must_reload(w, config("0", "2s"));
+    assert_int_equal(w->p.current->nupstreams, 2);
+    publish_set_empty(&w->p, 0);
+    must_reload(w, config("0", "3s"));
+    assert_int_equal(w->p.current->nupstreams, 1);
+    assert_int_equal(w->p.current->ndraining, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +490,17 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_same_again_is_no_new_version, setup, teardown),
         cmocka_unit_test_setup_teardown(frozen_keys_keep_their_value, setup, teardown),
         cmocka_unit_test_setup_teardown(versions_waiting_are_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_change_may_say_what_it_must_find, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_set_by_hand_outlives_reloads, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_override_that_says_the_same_is_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(wrong_overrides_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_override_without_its_object_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_rollback_goes_to_the_one_before_and_back, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(versions_are_remembered_up_to_a_bound, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_listener_drains_until_it_is_empty, setup, teardown),
+        cmocka_unit_test_setup_teardown(its_upstreams_stay_with_a_listener_that_drains, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests_name("publish", tests, NULL, NULL);
 }
