@@ -1,8 +1,9 @@
 /* Retry: drives a future, and when it fails in a way that may pass, waits and drives a new one.
  *
  * Itself a future. Its owner gives the attempts: a callback initialises one and hands it over; the
- * retry polls it and drops it when it is done (or when the retry is dropped, or its time is up), so
- * that nothing (no permit, no connection) is held during back-off. Nothing is allocated: attempts
+ * retry polls it, and drops it before it waits (or when the retry is dropped, or its time is up),
+ * so that nothing (no permit, no connection) is held during back-off. The last attempt is left as
+ * it ended, for its result to be taken, until the retry is dropped. Nothing is allocated: attempts
  * usually share one struct, initialised anew each time.
  *
  * Bounds: attempts, and total time from the first poll on, cut by an absolute deadline; an attempt
@@ -47,7 +48,7 @@ struct retry_ops {
     int (*start)(struct retry *r, struct future **ret_attempt);
     /* Whether the failure (status < 0) may pass. NULL: every one may. */
     bool (*is_transient)(struct retry *r, const struct future *attempt);
-    /* The delay in ns that the server asked for; 0: none. May be NULL. */
+    /* The delay in ns that the server asked for with this failure; 0: none. May be NULL. */
     uint64_t (*server_delay)(struct retry *r, const struct future *attempt);
 };
 
@@ -60,17 +61,17 @@ struct retry_policy {
 
 struct retry {
     struct future future;
-    uint32_t attempt; /* the running or last one, from 0 */
+    uint32_t attempt; /* the number of the running, coming or last one, from 0 */
     enum retry_end end;
     const struct retry_ops *ops_;
     const struct retry_policy *policy_;
     struct rng *rng_;
     struct retry_budget_core *budget_;
     uint64_t deadline_;
-    uint64_t resume_; /* end of the wait; 0: not in one */
-    struct future *attempt_;
+    uint64_t resume_; /* end of the wait */
+    struct future *current_;
     struct sleep sleep_;
-    bool started_;
+    uint8_t state_;
 };
 
 struct retry_opts {
@@ -86,9 +87,6 @@ struct retry_opts {
 void retry_init(struct retry *r, const struct retry_opts *o);
 
 /* In a wait between two attempts. */
-static inline bool retry_is_waiting(const struct retry *r)
-{
-    return r->resume_ != 0;
-}
+bool retry_is_waiting(const struct retry *r);
 
 #endif

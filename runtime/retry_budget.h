@@ -16,7 +16,7 @@
  * and over the budget's whole life, as it starts empty:
  *     retries granted <= ratio * R + min_per_second * (T + 1).
  * (T counts from the earliest to the latest `now` that any core passed.) The other way: a core is
- * refused only when it has less than one token, the pool too, and the floor's second is spent; so
+ * refused only when it and the pool together have less than one token, and the floor is spent; so
  * at most 2 * chunk * (cores - 1) tokens rest where others can't have them.
  *
  * Thread: a struct retry_budget_core belongs to its core; what takes a struct retry_budget may be
@@ -31,11 +31,12 @@
 
 #include "runtime/counter.h"
 
-#define RETRY_BUDGET_TOKEN 1000000ull /* one retry */
+#define RETRY_BUDGET_TOKEN     1000000ull /* one retry */
+#define RETRY_BUDGET_FLOOR_MAX 10000      /* up to here rounding is exact */
 
 struct retry_budget_opts {
     uint32_t ratio_ppm;      /* of requests: 200,000 is 20 %; at most 1,000,000 */
-    uint32_t min_per_second; /* retries; 0: no floor */
+    uint32_t min_per_second; /* retries, at most RETRY_BUDGET_FLOOR_MAX; 0: no floor */
     uint32_t burst;          /* tokens (retries) that the pool keeps; > 0 */
     unsigned cores;          /* > 0 */
 };
@@ -47,7 +48,7 @@ struct retry_budget {
     uint64_t chunk_, pool_max_;
     /* Written once a chunk, and by a floor grant. */
     _Alignas(64) atomic_uint_fast64_t pool_;
-    atomic_uint_fast64_t floor_; /* until when the floor has been spent, ns; see the .c */
+    atomic_uint_fast64_t floor_; /* until when the floor has been spent, ns */
 };
 
 /* One a core, on lines of its own. */
