@@ -445,7 +445,8 @@ int mpsc_remote_new(const struct mpsc_remote_opts *o, struct mpsc_remote **ret_c
     return 0;
 }
 
-static bool is_posted(const struct mailbox_item *item)
+/* Asked by assertions alone. */
+__attribute__((unused)) static bool is_posted(const struct mailbox_item *item)
 {
     return atomic_load_explicit(&item->queued, memory_order_relaxed);
 }
