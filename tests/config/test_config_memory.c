@@ -1,11 +1,12 @@
-/* Memory may run out at any allocation: a load, a diff and a merge then fail as their contracts
- * say, and leave nothing behind (the sanitizer checks that). */
+/* Memory may run out at any allocation: a load, a diff, a merge and a build then fail as their
+ * contracts say, and leave nothing behind (the sanitizer checks that). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include "config/build.h"
 #include "config/diff.h"
 #include "config/load.h"
 
@@ -102,11 +103,36 @@ static void diff_and_merge_fail_whole(void **state)
     snapshot_free(b);
 }
 
+/* With a listener that drains and an upstream that only it needs. */
+static void build_fails_whole(void **state)
+{
+    struct snapshot *running = NULL, *base = NULL, *s = NULL;
+    char err[256];
+    int rc = -ENOMEM;
+
+    assert_int_equal(load(&running), 0);
+    assert_int_equal(load(&base), 0);
+    base->nlisteners--;
+    struct config_build b = {.base = base, .running = running};
+    for (unsigned n = 1; rc; n++) {
+        allocations = 0;
+        failing = n;
+        rc = config_build(&b, &s, NULL, err, sizeof(err));
+        failing = 0;
+        assert_true(rc == 0 || (rc == -ENOMEM && !s));
+    }
+    assert_int_equal(s->ndraining, 1);
+    snapshot_free(s);
+    snapshot_free(base);
+    snapshot_free(running);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_fails_whole),
         cmocka_unit_test(diff_and_merge_fail_whole),
+        cmocka_unit_test(build_fails_whole),
     };
 
     return cmocka_run_group_tests(tests, read_example, free_example);

@@ -19,14 +19,19 @@
     "  - { name: other, endpoints: [10.9.0.2:9001], timeouts: { request: 600s } }\n"
 #define UP_RAW "  - { name: raw, endpoints: [10.9.0.2:9002] }\n"
 
-static struct world *start(const char *yaml)
+static struct world *start_with(const char *yaml, unsigned cores)
 {
-    struct world_opts o = {.yaml = yaml, .cores = CORES, .seed = 7, .path = {.delay_ns = 100000}};
+    struct world_opts o = {.yaml = yaml, .cores = cores, .seed = 7, .path = {.delay_ns = 100000}};
     struct world *w = world_new(&o);
     world_listen(w, 9000);
     world_listen(w, 9001);
     world_listen(w, 9002);
     return w;
+}
+
+static struct world *start(const char *yaml)
+{
+    return start_with(yaml, CORES);
 }
 
 static uint16_t port_of(const struct peer *origin)
@@ -301,6 +306,51 @@ static void many_reloads_are_not_noticed(void **state)
     world_free(w);
 }
 
+/* --- without memory ------------------------------------------------------------------------------
+ */
+
+static unsigned allocations, failing; /* the failing-th fails, and all after it; 0: none */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return failing && ++allocations >= failing ? NULL : __real_calloc(n, size);
+}
+
+/* A core that can't take all of a version takes nothing of it, and tries again. */
+static void a_core_without_memory_stays_with_what_it_has(void **state)
+{
+    static const char next[] = HEAD MOVED RAW EXTRA UPS UP_RAW;
+    struct world *w = start_with(HEAD WEB UPS, 1);
+    struct peer *held = world_connect(w, 80);
+    bool adopted = false;
+    unsigned n;
+    exchange(w, held, 9000);
+    for (n = 1; !adopted; n++) {
+        world_publish(w, n % 2 ? next : HEAD MOVED EXTRA UPS);
+        allocations = 0;
+        failing = n;
+        world_run(w, NULL, NULL, 0);
+        failing = 0;
+        adopted = world_old_versions(w) == 0;
+        if (adopted)
+            break;
+        assert_int_equal(core_acked_version(w->cores[0]), w->old[0]->version);
+        peer_expect_error(world_connect(w, 82), -ECONNREFUSED);
+        exchange(w, held, 9000);
+        world_publish(w, HEAD WEB UPS);
+        world_sleep(w, WORLD_S);
+        assert_int_equal(world_old_versions(w), 0);
+        assert_true(n < 100);
+    }
+    assert_true(n > 4); /* objects, sockets, upstreams */
+    exchange(w, world_connect(w, 82), 9000);
+    exchange(w, world_connect(w, 88), 9001);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +361,7 @@ int main(void)
         cmocka_unit_test(listeners_that_swap_addresses_are_never_closed),
         cmocka_unit_test(a_listener_may_change_its_name_and_its_kind),
         cmocka_unit_test(many_reloads_are_not_noticed),
+        cmocka_unit_test(a_core_without_memory_stays_with_what_it_has),
     };
     return cmocka_run_group_tests_name("flow_reload", tests, NULL, NULL);
 }
