@@ -104,7 +104,7 @@ static double mpsc_once(const struct cpus *cpus)
     core_line_up();
     uint64_t start = clock_now_ns();
     core_run(&own, &consumer.task);
-    double each = ns_each(start, ITEMS);
+    double each = wall_ns_each(start, ITEMS);
     pthread_join(thread, NULL);
     if (consumer.sum != (uintptr_t)ITEMS * (ITEMS - 1) / 2)
         fail("items were lost");
@@ -179,7 +179,7 @@ static void run_blocking(struct samples *ret_samples, const struct cpus *cpus, u
         uint64_t start = clock_now_ns();
         for (unsigned n = 0; n < JOBS; n++)
             go_and_return(pool, spin_ns == 0);
-        ret_samples->each[i] = ns_each(start, JOBS);
+        ret_samples->each[i] = wall_ns_each(start, JOBS);
     }
     blocking_stop(pool, BLOCKING_RETURN);
     blocking_free(pool);

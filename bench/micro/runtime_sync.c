@@ -43,11 +43,11 @@ static void sample_loop(struct samples *ret_samples, void (*body)(struct looper 
     struct looper l = {.body = body};
     sched_init(&sched, &(struct sched_opts){.now = clock_now_ns()});
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         l.left = ITEMS;
         task_spawn(&sched, &l.task, &looper_kind);
         run_until_done(&sched, &l.task);
-        ret_samples->each[i] = ns_each(start, ITEMS);
+        ret_samples->each[i] = cpu_ns_each(start, ITEMS);
     }
     sched_fini(&sched);
 }
@@ -114,7 +114,7 @@ static void run_mpsc(struct samples *ret_samples, const struct cpus *cpus)
     static struct consumer c;
     sched_init(&sched, &(struct sched_opts){.now = clock_now_ns()});
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         mpsc_init(&ch, slots, CAPACITY);
         p = (struct producer){.ch = &ch};
         c = (struct consumer){.sum = 0};
@@ -122,7 +122,7 @@ static void run_mpsc(struct samples *ret_samples, const struct cpus *cpus)
         task_spawn(&sched, &p.task, &producer_kind);
         task_spawn(&sched, &c.task, &consumer_kind);
         run_until_done(&sched, &c.task);
-        ret_samples->each[i] = ns_each(start, ITEMS);
+        ret_samples->each[i] = cpu_ns_each(start, ITEMS);
         if (c.sum != (uintptr_t)ITEMS * (ITEMS - 1) / 2)
             fail("items were lost");
         mpsc_fini(&ch);
@@ -199,11 +199,11 @@ static void run_oneshot(struct samples *ret_samples, const struct cpus *cpus)
         task_spawn(&sched, &askers[i].task, &asker_kind);
     }
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         answers.batches = BATCHES;
         task_spawn(&sched, &answers.task, &answers_kind);
         run_until_done(&sched, &answers.task);
-        ret_samples->each[i] = ns_each(start, (uint64_t)BATCHES * TASKS);
+        ret_samples->each[i] = cpu_ns_each(start, (uint64_t)BATCHES * TASKS);
     }
     sched_fini(&sched);
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "bench/micro/measure.h"
+#include "runtime/join.h"
 #include "runtime/mailbox.h"
 #include "runtime/slab.h"
 #include "runtime/wait.h"
@@ -73,11 +74,11 @@ static void sample_driver(struct bench *b, const struct task_kind *kind,
                           struct samples *ret_samples)
 {
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         b->batches = BATCHES;
         task_spawn(&b->sched, &b->driver, kind);
         run_until_done(&b->sched, &b->driver);
-        ret_samples->each[i] = ns_each(start, (uint64_t)BATCHES * TASKS);
+        ret_samples->each[i] = cpu_ns_each(start, (uint64_t)BATCHES * TASKS);
     }
 }
 
@@ -111,6 +112,79 @@ static void run_spawn_finish(struct samples *ret_samples, const struct cpus *cpu
     struct bench *b = bench_start(false);
     sample_driver(b, &spawner_kind, ret_samples);
     bench_end(b);
+}
+
+/* spawn + join: the driver waits for each one's handle. */
+
+struct joined {
+    struct join_task task;
+    struct future value;
+    struct join_handle handle;
+};
+
+struct joiner {
+    struct task task;
+    struct sched *sched;
+    struct slab slab;
+    struct joined *joined[TASKS];
+    unsigned batches, next;
+};
+
+static enum poll value_poll(struct future *f, struct task *t)
+{
+    (void)t;
+    f->status = 0;
+    return POLL_READY;
+}
+
+static const struct future_kind value_kind = {"value", value_poll, NULL};
+static const struct join_kind joined_kind = {.task = {JOIN_TASK("joined")}};
+
+static void spawn_joined(struct joiner *j)
+{
+    for (unsigned i = 0; i < TASKS; i++) {
+        struct joined *x = j->joined[i] = slab_get_zeroed(&j->slab);
+        future_init(&x->value, &value_kind);
+        join_spawn(j->sched, &x->task, &joined_kind, &x->value, &x->handle);
+    }
+}
+
+static enum poll joiner_poll(struct task *t)
+{
+    struct joiner *j = container_of(t, struct joiner, task);
+    for (;;) {
+        for (; j->next < TASKS; j->next++) {
+            struct joined *x = j->joined[j->next];
+            if (future_poll(&x->handle.f, t) == POLL_PENDING)
+                return POLL_PENDING;
+            slab_put(&j->slab, x);
+        }
+        if (j->batches-- == 0)
+            return POLL_READY;
+        spawn_joined(j);
+        j->next = 0;
+    }
+}
+
+static const struct task_kind joiner_kind = {"joiner", joiner_poll, no_drop};
+
+static void run_spawn_join(struct samples *ret_samples, const struct cpus *cpus)
+{
+    static struct sched sched;
+    static struct joiner j;
+    sched_init(&sched, &(struct sched_opts){.now = clock_now_ns()});
+    j = (struct joiner){.sched = &sched};
+    slab_init(&j.slab, sizeof(struct joined), 0);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        uint64_t start = cpu_now_ns();
+        j.batches = BATCHES;
+        j.next = TASKS;
+        task_spawn(&sched, &j.task, &joiner_kind);
+        run_until_done(&sched, &j.task);
+        ret_samples->each[i] = cpu_ns_each(start, (uint64_t)BATCHES * TASKS);
+    }
+    sched_fini(&sched);
+    slab_fini(&j.slab);
 }
 
 /* wake + poll: woken one by one through pointers, or as those parked on a wait list. */
@@ -227,12 +301,12 @@ static void run_yield(struct samples *ret_samples, const struct cpus *cpus)
 {
     struct bench *b = bench_start(false);
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         for (unsigned n = 0; n < TASKS; n++)
             spawn_one(b, &yield_kind)->yields = BATCHES;
         while (b->sched.stats.live > 0)
             sched_step(&b->sched, clock_now_ns());
-        ret_samples->each[i] = ns_each(start, (uint64_t)BATCHES * TASKS);
+        ret_samples->each[i] = cpu_ns_each(start, (uint64_t)BATCHES * TASKS);
     }
     bench_end(b);
 }
@@ -285,6 +359,7 @@ static void run_parked_bytes(struct samples *ret_samples, const struct cpus *cpu
 
 const struct measure measures_tasks[] = {
     {"spawn_finish", "task spawn + finish", run_spawn_finish},
+    {"spawn_join", "task spawn + join", run_spawn_join},
     {"wake_poll", "task wake + poll", run_wake_poll},
     {"wake_poll_timed", "task wake + poll, every poll timed", run_wake_poll_timed},
     {"wait_list", "parked on a wait list, woken, polled", run_wait_list},

@@ -63,13 +63,13 @@ static void run_timer(struct samples *ret_samples, const struct cpus *cpus)
 {
     struct crowd *c = crowd_start();
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         for (unsigned n = 0; n < ROUNDS; n++) {
             struct sleep s = {0};
             sleep_arm(&s, &c->task, START + delay(&c->rng));
             sleep_cancel(&s);
         }
-        ret_samples->each[i] = ns_each(start, ROUNDS);
+        ret_samples->each[i] = cpu_ns_each(start, ROUNDS);
     }
     crowd_end(c);
 }
@@ -78,10 +78,10 @@ static void run_timer_move(struct samples *ret_samples, const struct cpus *cpus)
 {
     struct crowd *c = crowd_start();
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         for (unsigned n = 0; n < ROUNDS; n++)
             sleep_arm(&c->live[rng_below(&c->rng, LIVE)], &c->task, START + delay(&c->rng));
-        ret_samples->each[i] = ns_each(start, ROUNDS);
+        ret_samples->each[i] = cpu_ns_each(start, ROUNDS);
     }
     crowd_end(c);
 }
@@ -100,7 +100,7 @@ static void run_timer_fire(struct samples *ret_samples, const struct cpus *cpus)
     uint64_t now = START;
     timer_wheel_init(&wheel, now);
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         unsigned n = 0;
         memset(fired, 0, sizeof(fired));
         for (unsigned k = 0; k < FIRED; k++) {
@@ -111,7 +111,7 @@ static void run_timer_fire(struct samples *ret_samples, const struct cpus *cpus)
             now += 1000000;
             n += timer_wheel_advance(&wheel, now, SCHED_TIMERS_STEP);
         }
-        ret_samples->each[i] = ns_each(start, FIRED);
+        ret_samples->each[i] = cpu_ns_each(start, FIRED);
     }
 }
 
@@ -120,10 +120,10 @@ static void run_idle_step(struct samples *ret_samples, const struct cpus *cpus)
     struct crowd *c = crowd_start();
     uint64_t now = START;
     for (unsigned i = 0; i < SAMPLES; i++) {
-        uint64_t start = clock_now_ns();
+        uint64_t start = cpu_now_ns();
         for (unsigned n = 0; n < ROUNDS; n++)
             sched_step(&c->sched, now += 700);
-        ret_samples->each[i] = ns_each(start, ROUNDS);
+        ret_samples->each[i] = cpu_ns_each(start, ROUNDS);
     }
     crowd_end(c);
 }

@@ -1,13 +1,12 @@
 //! Between two cores: one runtime on each.
 
-use std::hint::black_box;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Instant;
 
 use tokio::sync;
 
-use crate::{pin, runtime, Cpus, Samples, SAMPLES};
+use crate::{black_box, pin, runtime, Cpus, Samples, SAMPLES};
 
 pub fn mpsc(cpus: Cpus) -> Samples {
     const ITEMS: u64 = 100_000;

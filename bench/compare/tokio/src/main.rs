@@ -10,7 +10,10 @@ mod sync;
 mod tasks;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 /// Samples a measure takes; the first of them is warm-up and isn't told.
 pub const SAMPLES: usize = 5;
@@ -72,6 +75,40 @@ pub fn pin(cpu: usize) {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// What `std::hint::black_box` does; Debian's compiler (1.63) hasn't got it.
+#[inline(always)]
+pub fn black_box<T>(value: T) -> T {
+    unsafe { std::arch::asm!("/* {0} */", in(reg) &value, options(nostack, preserves_flags)) };
+    value
+}
+
+/// `std::future::poll_fn`, likewise.
+pub struct PollFn<F>(pub F);
+
+impl<T, F: FnMut(&mut Context<'_>) -> Poll<T> + Unpin> Future for PollFn<F> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        (self.0)(cx)
+    }
+}
+
+/// CPU time of this thread: what other processes take of a busy machine doesn't count. For what
+/// happens on one core and never sleeps; else `Instant`.
+pub struct CpuTime(u64);
+
+impl CpuTime {
+    pub fn now() -> CpuTime {
+        let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+        CpuTime(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    }
+
+    pub fn ns_each(&self, n: u64) -> f64 {
+        (CpuTime::now().0 - self.0) as f64 / n as f64
     }
 }
 

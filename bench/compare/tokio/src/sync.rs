@@ -1,13 +1,11 @@
 //! Channels and permits of one core.
 
 use std::cell::{Cell, RefCell};
-use std::hint::black_box;
-use std::time::Instant;
 
 use tokio::sync;
 use tokio::task::yield_now;
 
-use crate::{runtime, Cpus, Samples, SAMPLES, TASKS};
+use crate::{black_box, runtime, CpuTime, Cpus, Samples, SAMPLES, TASKS};
 
 const CAPACITY: usize = 64;
 const ROUNDS: u64 = 50_000;
@@ -17,11 +15,11 @@ macro_rules! sampled {
     ($body:expr) => {{
         let mut samples = Samples::new();
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..ROUNDS {
                 $body.await;
             }
-            samples.push(start.elapsed().as_nanos() as f64 / ROUNDS as f64);
+            samples.push(start.ns_each(ROUNDS));
         }
         samples
     }};
@@ -31,7 +29,7 @@ pub fn mpsc(_: Cpus) -> Samples {
     runtime().block_on(async {
         let mut samples = Samples::new();
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             let (sender, mut receiver) = sync::mpsc::channel::<u64>(CAPACITY);
             tokio::spawn(async move {
                 for i in 0..ROUNDS {
@@ -46,7 +44,7 @@ pub fn mpsc(_: Cpus) -> Samples {
                 sum
             });
             assert_eq!(consumer.await.expect("it ends"), ROUNDS * (ROUNDS - 1) / 2);
-            samples.push(start.elapsed().as_nanos() as f64 / ROUNDS as f64);
+            samples.push(start.ns_each(ROUNDS));
         }
         samples
     })
@@ -88,7 +86,7 @@ pub fn oneshot(_: Cpus) -> Samples {
         }
         until_all_have_asked().await;
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..BATCHES {
                 ASKED.with(|a| a.set(0));
                 SENDERS.with(|s| {
@@ -99,7 +97,7 @@ pub fn oneshot(_: Cpus) -> Samples {
                 });
                 until_all_have_asked().await;
             }
-            samples.push(start.elapsed().as_nanos() as f64 / (BATCHES * TASKS) as f64);
+            samples.push(start.ns_each(BATCHES * TASKS));
         }
         SENDERS.with(|s| s.borrow_mut().clear());
         samples

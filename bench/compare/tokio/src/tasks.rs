@@ -1,17 +1,16 @@
 //! Tasks and timers.
 
 use std::cell::{Cell, RefCell};
-use std::future::{poll_fn, Future};
-use std::hint::black_box;
+use std::future::Future;
 use std::pin::Pin;
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::{unconstrained, yield_now};
 use tokio::time::{sleep_until, Instant as Deadline, Sleep};
 
-use crate::{bytes_left_by, runtime, Cpus, Samples, SAMPLES, TASKS};
+use crate::{black_box, bytes_left_by, runtime, CpuTime, Cpus, PollFn, Samples, SAMPLES, TASKS};
 
 const LIVE_TIMERS: usize = 1_000_000;
 
@@ -33,10 +32,6 @@ async fn until_done(target: u64) {
     while done() < target {
         yield_now().await;
     }
-}
-
-fn ns_each(start: Instant, n: u64) -> f64 {
-    start.elapsed().as_nanos() as f64 / n as f64
 }
 
 /// splitmix64, as in runtime/rng.h.
@@ -66,7 +61,7 @@ pub fn spawn_finish(_: Cpus) -> Samples {
     runtime().block_on(async {
         let mut samples = Samples::new();
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..BATCHES {
                 let target = done() + TASKS;
                 for _ in 0..TASKS {
@@ -74,7 +69,7 @@ pub fn spawn_finish(_: Cpus) -> Samples {
                 }
                 until_done(target).await;
             }
-            samples.push(ns_each(start, BATCHES * TASKS));
+            samples.push(start.ns_each(BATCHES * TASKS));
         }
         samples
     })
@@ -86,7 +81,7 @@ pub fn spawn_join(_: Cpus) -> Samples {
         let mut samples = Samples::new();
         let mut handles = Vec::with_capacity(TASKS as usize);
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..BATCHES {
                 for _ in 0..TASKS {
                     handles.push(tokio::spawn(async { black_box(1u64) }));
@@ -95,7 +90,7 @@ pub fn spawn_join(_: Cpus) -> Samples {
                     handle.await.expect("it does not fail");
                 }
             }
-            samples.push(ns_each(start, BATCHES * TASKS));
+            samples.push(start.ns_each(BATCHES * TASKS));
         }
         samples
     })
@@ -103,7 +98,7 @@ pub fn spawn_join(_: Cpus) -> Samples {
 
 /// Waits without end; leaves its waker where the waking side finds it.
 async fn wait_at(index: usize) {
-    poll_fn(|cx| {
+    PollFn(|cx: &mut Context<'_>| {
         count_one();
         WAKERS.with(|w| {
             let slot = &mut w.borrow_mut()[index];
@@ -128,13 +123,13 @@ pub fn wake_poll(_: Cpus) -> Samples {
         }
         until_done(target).await;
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..BATCHES {
                 let target = done() + TASKS;
                 WAKERS.with(|w| w.borrow().iter().flatten().for_each(Waker::wake_by_ref));
                 until_done(target).await;
             }
-            samples.push(ns_each(start, BATCHES * TASKS));
+            samples.push(start.ns_each(BATCHES * TASKS));
         }
         samples
     });
@@ -159,13 +154,13 @@ pub fn wait_list(_: Cpus) -> Samples {
         }
         until_done(target).await;
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..BATCHES {
                 let target = done() + TASKS;
                 notify.notify_waiters();
                 until_done(target).await;
             }
-            samples.push(ns_each(start, BATCHES * TASKS));
+            samples.push(start.ns_each(BATCHES * TASKS));
         }
         samples
     })
@@ -176,7 +171,7 @@ pub fn yields(_: Cpus) -> Samples {
     runtime().block_on(async {
         let mut samples = Samples::new();
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             let handles: Vec<_> = (0..TASKS)
                 .map(|_| {
                     tokio::spawn(async {
@@ -189,7 +184,7 @@ pub fn yields(_: Cpus) -> Samples {
             for handle in handles {
                 handle.await.expect("it does not fail");
             }
-            samples.push(ns_each(start, YIELDS * TASKS));
+            samples.push(start.ns_each(YIELDS * TASKS));
         }
         samples
     })
@@ -197,7 +192,7 @@ pub fn yields(_: Cpus) -> Samples {
 
 /// Registers a timer with the wheel; it isn't due.
 async fn arm(sleep: &mut Pin<&mut Sleep>) {
-    poll_fn(|cx| {
+    PollFn(|cx: &mut Context<'_>| {
         assert!(sleep.as_mut().poll(cx).is_pending());
         Poll::Ready(())
     })
@@ -223,13 +218,13 @@ pub fn timer(_: Cpus) -> Samples {
         let now = Deadline::now();
         let live = crowd(&mut rng, now).await;
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..ROUNDS {
                 let sleep = sleep_until(now + rng.delay());
                 tokio::pin!(sleep);
                 arm(&mut sleep).await;
             }
-            samples.push(ns_each(start, ROUNDS));
+            samples.push(start.ns_each(ROUNDS));
         }
         drop(live);
         samples
@@ -244,14 +239,14 @@ pub fn timer_move(_: Cpus) -> Samples {
         let now = Deadline::now();
         let mut live = crowd(&mut rng, now).await;
         for _ in 0..=SAMPLES {
-            let start = Instant::now();
+            let start = CpuTime::now();
             for _ in 0..ROUNDS {
                 let index = rng.below(LIVE_TIMERS as u64) as usize;
                 let mut sleep = live[index].as_mut();
                 sleep.as_mut().reset(now + rng.delay());
                 arm(&mut sleep).await;
             }
-            samples.push(ns_each(start, ROUNDS));
+            samples.push(start.ns_each(ROUNDS));
         }
         samples
     }))
