@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -127,8 +126,7 @@ static void on_tick(uv_timer_t *h)
         log_flush(s->log, 500);
         abort();
     }
-    if (s->watchdog_us)
-        sd_notify(0, "WATCHDOG=1");
+    notify_feed(&s->notify);
 }
 
 /* --- start -------------------------------------------------------------------------------------
@@ -232,6 +230,7 @@ static int start_engine(struct supervisor *s)
     s->published_wall = supervisor_wall_now();
     s->last_reload_ok = true;
     watchdog_init(&s->watchdog, &s->cores);
+    notify_init(&s->notify, &s->cores);
     drain_init(&s->drain, &s->cores);
     for (unsigned i = 0; i < s->cores.n; i++)
         rings[i] = core_access_ring(engine_core(s->engine, i));
@@ -299,7 +298,9 @@ static int start(struct supervisor *s)
     s->state = RUN_SERVING;
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
     log_serving(s);
-    sd_notifyf(0, "READY=1\nSTATUS=Serving\nMAINPID=%d", getpid());
+    if (notify_is_hasty(&s->notify))
+        log_warn(s->log, "WatchdogSec= is under 3 s: idle cores may be too slow for it");
+    notify_ready(&s->notify, s->publish.current->version);
     return 0;
 }
 
@@ -378,8 +379,6 @@ int supervisor_run(const struct supervisor_opts *o)
     list_init(&s->asks);
     list_init(&s->reloads);
     signal(SIGPIPE, SIG_IGN);
-    if (sd_watchdog_enabled(0, &s->watchdog_us) <= 0)
-        s->watchdog_us = 0;
 
     s->exit_status = open_loop(s) || start(s);
     if (!s->exit_status)

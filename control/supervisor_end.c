@@ -1,5 +1,3 @@
-#include <systemd/sd-daemon.h>
-
 #include "control/supervisor_impl.h"
 
 static void end(struct supervisor *s)
@@ -38,7 +36,7 @@ void supervisor_stop(struct supervisor *s, const char *why)
     if (s->state == RUN_STOPPING || s->state == RUN_ENDED)
         return;
     log_info(s->log, "stopping: %s", why);
-    sd_notify(0, "STOPPING=1\nSTATUS=Stopping");
+    notify_stopping(STOP_WAIT_MS * 1000000ull);
     s->state = RUN_STOPPING;
     tell_drainers(s, false);
     drain_stop(&s->drain);
@@ -68,7 +66,7 @@ void supervisor_drain(struct supervisor *s, const char *why, struct admin_reques
     }
     if (drain_start(&s->drain, now + timeout)) {
         log_info(s->log, "draining for at most %lu ms: %s", timeout / 1000000, why);
-        sd_notify(0, "STOPPING=1\nSTATUS=Draining");
+        notify_draining(timeout, (DRAIN_GRACE_MS + STOP_WAIT_MS) * 1000000ull);
         s->state = RUN_DRAINING;
         uv_timer_start(&s->end_timer, on_drain_timeout, timeout / 1000000 + DRAIN_GRACE_MS, 0);
         uv_async_send(&s->core_exit);

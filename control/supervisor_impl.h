@@ -9,6 +9,7 @@
 #include "control/drain.h"
 #include "control/log.h"
 #include "control/metrics.h"
+#include "control/notify.h"
 #include "control/process_info.h"
 #include "control/publish.h"
 #include "control/status.h"
@@ -34,7 +35,6 @@ struct supervisor {
     enum run_state state;
     int exit_status;
     uint64_t started, started_wall; /* ns */
-    uint64_t watchdog_us;           /* systemd's; 0: none */
 
     struct engine *engine;
     struct cores cores;
@@ -45,6 +45,7 @@ struct supervisor {
 
     struct config_source *source;
     struct watchdog watchdog;
+    struct notify notify;
     struct drain drain;
     struct status *status;
     struct status_request nudge;   /* a question whose answer nobody needs wakes sleeping cores */

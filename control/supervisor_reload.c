@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 #include "control/draining.h"
 #include "control/supervisor_impl.h"
@@ -189,6 +188,7 @@ static void wait_for_cores(struct supervisor *s, const struct publish_result *r,
 static void answer(struct supervisor *s, const struct publish_result *r,
                    struct admin_request *admin)
 {
+    notify_ready(&s->notify, s->publish.current->version);
     if (r->error) {
         refused(s, r, admin);
         return;
@@ -234,7 +234,7 @@ void supervisor_reload(struct supervisor *s, const char *why, const struct admin
     if (!is_serving(s, r))
         return;
     log_info(s->log, "reload of %s: %s", s->source->name, why);
-    sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, supervisor_now() / 1000);
+    notify_reloading(supervisor_now());
     config_errors_init(&errs);
     int e = s->source->ops->load(s->source, &text, &len, &errs);
     if (e)
@@ -244,7 +244,6 @@ void supervisor_reload(struct supervisor *s, const char *why, const struct admin
     free(text);
     s->last_reload_ok = result.error == 0;
     answer(s, &result, r);
-    sd_notify(0, "READY=1");
     publish_result_fini(&result);
 }
 
