@@ -9,8 +9,9 @@
 /* Orders and their pairs:
  *  - A ring's tails: rte_ring's own release and acquire.
  *  - sent_ and state_: Dekker's pair, all accesses seq_cst. A sender writes sent_, then reads
- * state_; the receiver writes MPSC_PARKED_, then reads every sent_. At least one sees the other.
- *  - MPSC_PARKED_ is cleared by one exchange: who finds it set posts the wake-up.
+ *    state_; the receiver writes MPSC_PARKED_, then reads every sent_. One sees the other.
+ *  - MPSC_PARKED_ is cleared by one exchange (relaxed: the mailbox carries the rest): who finds it
+ *    set posts the wake-up.
  *  - MPSC_CLOSED_ read relaxed is a hint; its delivery by go_on_ is what counts. A send that misses
  *    it is received: the end waits for MPSC_ENDED_ of every port.
  *  - Everything else goes by mailbox, or is one thread's. */
@@ -84,7 +85,7 @@ void mpsc_port_wake_receiver_(struct mpsc_port *p)
 {
     struct mpsc_remote *ch = p->ch_;
 
-    if (atomic_fetch_and_explicit(&ch->state_, ~MPSC_PARKED_, memory_order_acq_rel) & MPSC_PARKED_)
+    if (atomic_fetch_and_explicit(&ch->state_, ~MPSC_PARKED_, memory_order_relaxed) & MPSC_PARKED_)
         mailbox_post(ch->mailbox_, &ch->wake_);
 }
 
@@ -244,7 +245,7 @@ static bool is_over(struct mpsc_remote *ch)
 
     for (uint32_t i = 0; i < ch->nports_; i++) {
         struct mpsc_port *p = &ch->ports_[i];
-        /* Acquire: what was sent before the end is in the ring. */
+        /* Acquire: what the senders did before they left is done. */
         if (atomic_load_explicit(&p->sent_, memory_order_acquire) == (p->seen_ | MPSC_ENDED_))
             p->seen_ |= MPSC_ENDED_;
         ended += p->seen_ & MPSC_ENDED_ ? 1 : 0;
@@ -267,7 +268,9 @@ bool mpsc_remote_arm(struct mpsc_remote *ch)
     atomic_fetch_or_explicit(&ch->state_, MPSC_PARKED_, memory_order_seq_cst);
     for (uint32_t i = 0; i < ch->nports_; i++) {
         struct mpsc_port *p = &ch->ports_[i];
-        if (atomic_load_explicit(&p->sent_, memory_order_seq_cst) != p->seen_) {
+        /* Less than we have seen: an item is taken that its sender has yet to count, and then it
+         * wakes us for nothing. To wait for that here would be to wait for its core. */
+        if (atomic_load_explicit(&p->sent_, memory_order_seq_cst) > p->seen_) {
             /* A sender who found the flag first wakes us for nothing. */
             atomic_fetch_and_explicit(&ch->state_, ~MPSC_PARKED_, memory_order_relaxed);
             return false;

@@ -11,7 +11,8 @@
  * reader that parks writes the latter, then reads the former. At least one sees the other.
  *  - newest_ and QSBR's token: the value is replaced before the token is raised (release), and a
  *    reader that reports the new token (acquire) reads newest_ anew.
- *  - waiting_ is cleared by one exchange: who finds it set posts. */
+ *  - waiting_ is cleared by one exchange (relaxed: the mailbox carries the rest): who finds it set
+ *    posts. */
 
 static void on_changed(struct mailbox_item *item)
 {
@@ -46,7 +47,7 @@ static void tell_readers(struct watch_remote *w)
     for (unsigned i = 0; i < w->nreaders_; i++) {
         struct watch_reader *r = &w->readers_[i];
         if (atomic_load_explicit(&r->waiting_, memory_order_seq_cst) &&
-            atomic_exchange_explicit(&r->waiting_, false, memory_order_acq_rel))
+            atomic_exchange_explicit(&r->waiting_, false, memory_order_relaxed))
             mailbox_post(r->mailbox_, &r->changed_);
     }
 }
