@@ -176,6 +176,7 @@ struct round {
     struct oneshot_remote shot;
     struct oneshot_remote_recv recv;
     unsigned n;
+    unsigned patience; /* polls before it is dropped; 0: it isn't */
 };
 
 static atomic_uint released, unread, refused, thrown_away;
@@ -207,7 +208,7 @@ static enum poll asker_poll(struct task *t)
     unsigned open = 0;
     for (unsigned i = 0; i < AHEAD; i++) {
         struct round *r = a->open[i];
-        if (r && rng_chance(&a->rng, 100000)) {
+        if (r && r->patience > 0 && --r->patience == 0) {
             oneshot_remote_recv_drop(&r->recv);
             a->aborted++;
             a->open[i] = NULL;
@@ -219,6 +220,7 @@ static enum poll asker_poll(struct task *t)
         if (!a->open[i] && a->made < SHOTS && !atomic_load(&handed_over[i])) {
             r = a->open[i] = &rounds[a->made];
             r->n = a->made++;
+            r->patience = rng_chance(&a->rng, 250000) ? 1 + rng_below(&a->rng, 4) : 0;
             oneshot_remote_init(&r->shot, &cores[HERE].mailbox,
                                 r->n % 2 ? &cores[THERE].mailbox : NULL, release_round);
             oneshot_remote_recv_init(&r->recv, &r->shot);
