@@ -7,6 +7,7 @@
 #include "config/bind.h"
 #include "config/load.h"
 #include "config/origins.h"
+#include "config/reference.h"
 #include "config/resolve.h"
 #include "config/validate.h"
 
@@ -41,9 +42,7 @@ static int load(const char *name, const char *text, size_t len, const struct con
     struct snapshot *s = b->arena && b->scratch ? arena_alloc(b->arena, sizeof(*s)) : NULL;
     int rc = -ENOMEM;
 
-    if (len > CONFIG_FILE_MAX)
-        rc = fail(b->errs, name, -EINVAL, "a configuration has at most 1MiB");
-    else if (s)
+    if (s)
         rc = build(name, text, len, host, s, b);
     if (rc == -ENOMEM)
         fail(b->errs, name, rc, "out of memory");
@@ -57,8 +56,8 @@ static int load(const char *name, const char *text, size_t len, const struct con
     return 0;
 }
 
-int config_load_text(const char *name, const char *text, size_t len, const struct config_host *host,
-                     struct snapshot **ret, struct config_errors *errs)
+static int load_any(const char *name, const char *text, size_t len, const struct config_host *host,
+                    struct snapshot **ret, struct config_errors *errs)
 {
     struct bind b = {.file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs};
     struct snapshot *s;
@@ -70,6 +69,37 @@ int config_load_text(const char *name, const char *text, size_t len, const struc
     config_finish(s);
     *ret = s;
     return 0;
+}
+
+int config_load_text(const char *name, const char *text, size_t len, const struct config_host *host,
+                     struct snapshot **ret, struct config_errors *errs)
+{
+    if (len > CONFIG_FILE_MAX)
+        return fail(errs, name, -EINVAL, "a configuration has at most 1MiB");
+    return load_any(name, text, len, host, ret, errs);
+}
+
+int config_load_written(const char *name, const char *text, size_t len, struct snapshot **ret,
+                        struct config_errors *errs)
+{
+    return load_any(name, text, len, NULL, ret, errs);
+}
+
+int config_check(const struct snapshot *s, const char *name, struct config_errors *errs)
+{
+    struct snapshot *again;
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    int rc = f ? config_write_yaml(s, f) : -ENOMEM;
+
+    if (f && fclose(f))
+        rc = -ENOMEM;
+    rc = rc ? fail(errs, name, rc, "out of memory") : load_any(name, text, len, NULL, &again, errs);
+    free(text);
+    if (!rc)
+        snapshot_free(again);
+    return rc;
 }
 
 /* Before config_finish(), which moves what the marks point at. */

@@ -38,4 +38,13 @@ int config_read_file(const char *path, char **ret_text, size_t *ret_len,
 int config_load_text(const char *name, const char *text, size_t len, const struct config_host *host,
                      struct snapshot **ret, struct config_errors *errs);
 
+/* What config_write_yaml() has made: every key with its value may be more than CONFIG_FILE_MAX. */
+int config_load_written(const char *name, const char *text, size_t len, struct snapshot **ret,
+                        struct config_errors *errs);
+
+/* Whether a snapshot that was changed by its values' paths (place.h) obeys the rules that look at
+ * several values at once: as if it had been written. Draining listeners don't count. `name` stands
+ * for a file's in errors. 0, -EINVAL or -ENOMEM. */
+int config_check(const struct snapshot *s, const char *name, struct config_errors *errs);
+
 #endif

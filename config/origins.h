@@ -11,7 +11,7 @@ typedef void config_origin_fn(void *context, const char *path, const char *value
                               unsigned col);
 
 /* Calls `each` for what `path` leads to in a text, as config_place_each() does. Errors as
- * config_load_text(). */
+ * config_load_written(): whoever limits the size has done so. */
 int config_load_origins(const char *name, const char *text, size_t len, const char *path,
                         void *context, config_origin_fn *each, struct config_errors *errs);
 

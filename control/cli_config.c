@@ -127,7 +127,7 @@ static struct snapshot *load_running(const struct cli_options *o)
     if (answer && !base)
         cli_print_refusal(answer);
     config_errors_init(&errs);
-    if (base && config_load_text("(running)", base, strlen(base), NULL, &s, &errs)) {
+    if (base && config_load_written("(running)", base, strlen(base), &s, &errs)) {
         config_check_report(stderr, &errs);
         fprintf(stderr, "millrace: what runs is no configuration to this command: is it of "
                         "another version?\n");

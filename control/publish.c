@@ -144,6 +144,24 @@ static int check_version(struct publish *p, const struct publish_opts *o, struct
     return -ESTALE;
 }
 
+/* Together with what was set by hand it must be a configuration, too. */
+static int check_overrides(const struct snapshot *base, const struct config_overrides *o,
+                           struct publish_result *r)
+{
+    struct config_build b = {.base = base, .overrides = o};
+    struct snapshot *s;
+    int e = o->count ? config_build(&b, &s, NULL, r->error_text, sizeof(r->error_text)) : 0;
+
+    if (e || !o->count)
+        return e;
+    e = config_check(s, "(with overrides)", &r->errors);
+    if (e == -EINVAL)
+        snprintf(r->error_text, sizeof(r->error_text),
+                 "it is wrong with the overrides that are in force");
+    snapshot_free(s);
+    return e;
+}
+
 static int check_room(struct publish *p)
 {
     return publish_poll(p) == PUBLISH_MAX_OLD ? -EBUSY : 0;
@@ -182,6 +200,8 @@ static int publish_change(struct publish *p, struct text_change *c, const struct
         e = config_overrides_copy(&p->overrides, &r->dropped);
     if (!e)
         e = assemble(p, c->base, &c->overrides, &r->dropped, &c->next, err, sizeof(err));
+    if (!e)
+        e = check_overrides(c->base, &c->overrides, r);
     if (!e)
         e = remember(p, c, o, r);
     if (e)
@@ -360,6 +380,8 @@ static int set(struct publish *p, const struct config_override *changes, size_t 
         e = apply_changes(changes, n, &wanted);
     if (!e)
         e = assemble(p, p->base, &wanted, NULL, &next, r->error_text, sizeof(r->error_text));
+    if (!e)
+        e = check_overrides(p->base, &wanted, r);
     if (!e)
         e = config_diff(p->current, next, &r->diff);
     if (!e)

@@ -355,6 +355,22 @@ static void wrong_overrides_change_nothing(void **state)
     assert_null(w->f.published);
 }
 
+/* Each value may be right, and all of them together wrong. */
+static void overrides_obey_the_rules_over_several_values(void **state)
+{
+    static const char header_size[] = "listeners[web].http.limits.header_size";
+    struct world *w = *state;
+    struct publish_result r;
+
+    set(w, header_size, "1MiB", -EINVAL); /* more than runtime.receive_buffer */
+    assert_int_equal(w->p.current->version, 1);
+    set(w, header_size, "32KiB", 0);
+    reload(w, config("0", "5s"), &r);
+    assert_int_equal(r.error, 0);
+    publish_result_fini(&r);
+    assert_int_equal(w->p.current->listeners[0].http->header_size, 32768);
+}
+
 /* The upstream that an override is about may go with a reload: then it goes too, and is told. */
 static void an_override_without_its_object_is_dropped(void **state)
 {
@@ -494,6 +510,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_set_by_hand_outlives_reloads, setup, teardown),
         cmocka_unit_test_setup_teardown(an_override_that_says_the_same_is_none, setup, teardown),
         cmocka_unit_test_setup_teardown(wrong_overrides_change_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(overrides_obey_the_rules_over_several_values, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_override_without_its_object_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_rollback_goes_to_the_one_before_and_back, setup,
                                         teardown),
