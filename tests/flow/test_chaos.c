@@ -1,5 +1,6 @@
 /* Clients and origins that say anything in any pieces, stop reading, and go away at any moment, on
- * a wire that loses frames and with a pool that runs dry. From a seed; CHAOS_SEED=N runs that one.
+ * a wire that loses frames and with a pool that runs dry, and (two seeds of five) under reloads that
+ * move listeners and endpoints. From a seed; CHAOS_SEED=N runs that one.
  *
  * Whatever they do: nothing is left over at the end, no exchange outlasts its deadline, and what a
  * client reads are whole, well-formed answers, or a connection that is visibly cut. */
@@ -270,6 +271,39 @@ static void origin_act(struct chaos *x, struct origin *o)
         peer_abort(o->p);
 }
 
+/* Reloads ------------------------------------------------------------------------------------ */
+
+/* What a reload may change of chaos_yamls. */
+static const char *const edits[][2] = {
+    {"10.9.0.1:81\n", "10.9.0.1:83\n"}, /* a tunnel's listener moves */
+    {"10.9.0.1:80\n", "10.9.0.1:84\n"}, /* the users' does, out of their sight */
+    {"[10.9.0.2:9000, 10.9.0.2:9001]", "[10.9.0.2:9001]"},
+    {"[10.9.0.2:9000, 10.9.0.2:9001]", "[10.9.0.2:9001, 10.9.0.2:9000, 10.9.0.2:9999]"},
+    {"connections: 6", "connections: 2"},
+    {"/none }, upstream: nobody", "/none }, upstream: app"},
+    {"name: raw\n", "name: lower\n"},
+    {"body: 3s", "body: 2s"},
+};
+
+static void edit(char *text, const char *from, const char *to)
+{
+    char *at = strstr(text, from);
+    if (!at)
+        return;
+    memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
+    memcpy(at, to, strlen(to));
+}
+
+static void reload(struct chaos *x, const char *yaml)
+{
+    char text[4096];
+    snprintf(text, sizeof(text), "%s", yaml);
+    for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++)
+        if (one_of(x, 4) == 0)
+            edit(text, edits[i][0], edits[i][1]);
+    world_publish(x->w, text);
+}
+
 /* The run ------------------------------------------------------------------------------------ */
 
 static void check_records(struct chaos *x)
@@ -313,6 +347,8 @@ static void run(uint64_t seed)
     world_listen(x->w, 9001);
     for (unsigned i = 0; i < ROUNDS; i++) {
         user_act(x, &x->users[one_of(x, USERS)]);
+        if (seed % 5 < 2 && one_of(x, 20) == 0)
+            reload(x, o.yaml);
         origins_accept(x);
         for (unsigned k = x->norigins > 8 ? x->norigins - 8 : 0; k < x->norigins; k++)
             origin_act(x, &x->origins[k]);
