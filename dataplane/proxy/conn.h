@@ -48,6 +48,7 @@ struct proxy {
     const struct snapshot *snapshot;
     struct upstreams upstreams;
     struct list_node listeners;
+    struct list_node *found; /* the listener that was looked up last, or NULL */
     struct slab clients, exchanges, tunnels;
     struct http_header *fields; /* scratch of a parse: valid until the next one */
     uint16_t nfields;

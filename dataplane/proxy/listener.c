@@ -34,15 +34,27 @@ static bool is_at(const struct listener *l, const struct config_addr *a)
     return l->address.port == a->port && l->address.addr == a->addr;
 }
 
+static bool is_of(const struct listener *l, const struct config_listener *cfg)
+{
+    return is_at(l, &cfg->address) && l->http == (cfg->http != NULL) &&
+           strcmp(l->name, cfg->name) == 0;
+}
+
+/* Snapshots have them in much the same order as the one before: from where the last one was found
+ * the next is mostly one step away. */
 static struct listener *find(struct proxy *p, const struct config_listener *cfg)
 {
-    list_for_each(n, &p->listeners)
-    {
+    struct list_node *from = p->found ? p->found : &p->listeners, *n = from;
+    do {
+        n = n->next;
+        if (n == &p->listeners)
+            continue;
         struct listener *l = container_of(n, struct listener, node);
-        if (is_at(l, &cfg->address) && l->http == (cfg->http != NULL) &&
-            strcmp(l->name, cfg->name) == 0)
+        if (is_of(l, cfg)) {
+            p->found = n;
             return l;
-    }
+        }
+    } while (n != from);
     return NULL;
 }
 
@@ -77,6 +89,8 @@ static struct listener *listener_new(struct proxy *p, const struct config_listen
 void listener_free(struct listener *l)
 {
     assert(l->live == 0);
+    if (l->proxy->found == &l->node)
+        l->proxy->found = NULL;
     list_remove(&l->node);
     if (l->tcp)
         tcp_listener_free(l->proxy->tcp, l->tcp);
