@@ -16,6 +16,7 @@
 #define COMPILER_BARRIER() __asm__ volatile("" ::: "memory")
 
 static struct sched sched;
+static char values[ITEMS]; /* value n is the address of the n-th */
 
 static void no_drop(struct task *t)
 {
@@ -69,7 +70,7 @@ static enum poll producer_poll(struct task *t)
         if (!p->is_sending) {
             if (!task_consume(t, 1))
                 return POLL_PENDING;
-            mpsc_send_init(&p->send, p->ch, (void *)p->sent++);
+            mpsc_send_init(&p->send, p->ch, &values[p->sent++]);
         }
         p->is_sending = mpsc_send_poll(&p->send, t) == POLL_PENDING;
         if (p->is_sending)
@@ -97,7 +98,7 @@ static enum poll consumer_poll(struct task *t)
     while (mpsc_recv_poll(&c->recv, t) == POLL_READY) {
         if (c->recv.future.status < 0)
             return POLL_READY;
-        c->sum += (uintptr_t)c->recv.item;
+        c->sum += (uintptr_t)((const char *)c->recv.item - values);
         if (!task_consume(t, 1))
             return POLL_PENDING;
     }
@@ -158,7 +159,7 @@ static enum poll asker_poll(struct task *t)
     while (oneshot_recv_poll(&a->rx, t) == POLL_READY) {
         if (a->rx.future.status < 0)
             return POLL_READY;
-        a->sum += (uintptr_t)a->rx.value;
+        a->sum += (uintptr_t)((const char *)a->rx.value - values);
         ask(a);
     }
     return POLL_PENDING;
@@ -179,7 +180,7 @@ static enum poll answers_poll(struct task *t)
             return POLL_READY;
         a->asked = 0;
         for (uintptr_t i = 0; i < TASKS; i++)
-            oneshot_send(&a->tx[i], (void *)i);
+            oneshot_send(&a->tx[i], &values[i]);
     }
     task_yield(t);
     return POLL_PENDING;

@@ -36,13 +36,19 @@ static void loop_until_done(const struct task *t)
     }
 }
 
+struct result {
+    unsigned n;
+};
+
+static struct result results[8] = {{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}};
+
 /* doc: mpsc_remote */
 /* Collects the results of another thread, as many at once as there are. */
 struct collector {
     struct task task;
     struct mpsc_remote_recv_many recv;
     void *items[16];
-    uintptr_t sum;
+    unsigned sum;
 };
 
 static enum poll collector_poll(struct task *t)
@@ -52,7 +58,7 @@ static enum poll collector_poll(struct task *t)
         if (c->recv.future.status < 0)
             return POLL_READY; /* -EPIPE: every port has ended */
         for (unsigned i = 0; i < c->recv.n; i++)
-            c->sum += (uintptr_t)c->items[i];
+            c->sum += ((struct result *)c->items[i])->n;
     }
     return POLL_PENDING;
 }
@@ -65,8 +71,8 @@ static void collector_drop(struct task *t)
 static void *worker_main(void *arg) /* the port is its thread's alone */
 {
     struct mpsc_port *port = arg;
-    for (uintptr_t i = 1; i <= 8; i++)
-        (void)mpsc_port_try_send(port, (void *)i); /* -EAGAIN: full; a task would wait for room */
+    for (unsigned i = 0; i < 8; i++)
+        (void)mpsc_port_try_send(port, &results[i]); /* -EAGAIN: full; a task would wait for room */
     mpsc_port_sender_put(port);
     return NULL;
 }
