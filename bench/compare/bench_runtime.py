@@ -106,13 +106,14 @@ def summary(rounds):
 
 
 PLOT = """
-set terminal svg size 1000,460 background "white"
+set terminal svg size 1000,460 background "white" noenhanced
 set output "{out}"
 set style data histograms
 set style histogram clustered gap 1
 set style fill solid 0.8 border -1
 set logscale y
-set yrange [0.5:*]
+set yrange [0.1:*]
+set rmargin 10
 set grid y
 set ylabel "ns each (the last one: bytes)"
 set xtics rotate by -35
