@@ -16,6 +16,8 @@
  *    it is received: the end waits for MPSC_ENDED_ of every port.
  *  - Everything else goes by mailbox, or is one thread's. */
 
+static_assert(offsetof(struct mpsc_port, mailbox_) == 64, "what a send touches is one line");
+
 /* Acquire, both: what the other side did up to there is done. */
 static uint32_t ring_taken(const struct rte_ring *r)
 {

@@ -43,15 +43,15 @@
 struct mpsc_remote;
 
 struct mpsc_port {
-    /* The sender's own. */
+    /* The sender's own: a line for every send, and one for waiting. */
     _Alignas(64) struct mpsc_remote *ch_;
     struct rte_ring *ring_;
-    struct mailbox *mailbox_; /* NULL: the thread has none */
-    struct chan_gate gate_;   /* room as known here: never more than there is */
-    uint64_t count_;          /* what sent_ says */
+    struct chan_gate gate_; /* room as known here: never more than there is */
+    uint64_t count_;        /* what sent_ says */
     uint32_t senders_;
-    uint32_t taken_; /* the ring's consumer index as last seen */
-    bool asked_;     /* for room; the answer is still to come */
+    uint32_t taken_;          /* the ring's consumer index as last seen */
+    struct mailbox *mailbox_; /* NULL: the thread has none */
+    bool asked_;              /* for room; the answer is still to come */
     /* From the sender; the receiver reads it before it parks. */
     _Alignas(64) _Atomic uint64_t sent_; /* items so far, and MPSC_ENDED_ */
     uint32_t asked_at_;                  /* taken_, of which the sender knew when it asked */
