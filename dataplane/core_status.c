@@ -57,7 +57,9 @@ void core_fill_status(struct core *c, struct core_status *st)
     st->tsc_hz = c->tsc_hz;
     st->snapshot_version = c->snapshot->version;
     st->sched = c->sched.stats;
-    st->poll_ns = c->sched.poll_ns;
+    sched_poll_hist(&c->sched, &st->poll_ns);
+    st->nkinds = c->sched.nkinds;
+    memcpy(st->kinds, c->sched.kinds, st->nkinds * sizeof(st->kinds[0]));
     st->pass_ns = c->pass_ns;
     st->timers = timer_wheel_count(&c->sched.wheel);
     st->tasks_permanent = c->tasks_permanent;

@@ -52,6 +52,8 @@ struct core_status {
     uint64_t now, passes, busy_passes, busy_tsc, total_tsc, tsc_hz;
     uint64_t snapshot_version;
     struct sched_stats sched;
+    struct sched_kind kinds[SCHED_KINDS]; /* of tasks */
+    unsigned nkinds;
     struct hist poll_ns, pass_ns;
     uint64_t timers; /* armed now */
     /* Of sched.live and timers: the core's own housekeeping, there as long as the core is. */

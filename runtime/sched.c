@@ -11,8 +11,25 @@
 #define TASK_REWAKE  0x08 /* woken while it ran */
 #define TASK_YIELDED 0x10 /* gave up in this poll */
 #define TASK_ABORTED 0x20 /* while it ran */
+#define TASK_POLLED  0x40 /* once at least: a poll comes by a wake-up now */
 
 #define BUDGET_CLOCK_MASK 7 /* look at the clock every so many operations */
+
+const struct task_kind sched_pass_kind = {.name = "pass"};
+static const struct task_kind other_kind = {.name = "other"};
+
+/* A signal handler has no other way to its core. */
+static _Thread_local struct sched *of_thread;
+
+void sched_bind_thread(struct sched *s)
+{
+    of_thread = s;
+}
+
+struct sched *sched_of_thread(void)
+{
+    return of_thread;
+}
 
 static uint64_t ns_to_tsc(uint64_t ns, uint64_t hz)
 {
@@ -33,7 +50,14 @@ void sched_init(struct sched *s, const struct sched_opts *o)
         s->budget_tsc_ = ns_to_tsc(SCHED_BUDGET_NS, s->tsc_hz_);
         s->pass_tsc_ = ns_to_tsc(SCHED_PASS_NS, s->tsc_hz_);
         s->stall_tsc_ = ns_to_tsc(SCHED_STALL_NS, s->tsc_hz_);
+        s->tsc_ns_ = (uint64_t)(((unsigned __int128)CLOCK_NS_PER_S << 32) / s->tsc_hz_);
     }
+}
+
+static void count_queued(struct sched *s)
+{
+    if (++s->stats.run_depth > s->stats.run_depth_max)
+        s->stats.run_depth_max = s->stats.run_depth;
 }
 
 static void push_run(struct sched *s, struct list_node *queue, struct task *t)
@@ -41,7 +65,7 @@ static void push_run(struct sched *s, struct list_node *queue, struct task *t)
     assert(!list_is_linked(&t->run_) && s->next_ != t);
     t->flags_ |= TASK_QUEUED;
     list_push_tail(queue, &t->run_);
-    s->stats.run_depth++;
+    count_queued(s);
 }
 
 static void unqueue(struct sched *s, struct task *t)
@@ -66,7 +90,22 @@ static void push_next(struct sched *s, struct task *t)
     }
     t->flags_ |= TASK_QUEUED;
     s->next_ = t;
-    s->stats.run_depth++;
+    count_queued(s);
+}
+
+/* Kinds are few and static: a core meets all of its own soon. */
+static unsigned slot_of_kind(struct sched *s, const struct task_kind *k)
+{
+    unsigned i = 0;
+    while (i < s->nkinds && s->kind_of_[i] != k)
+        i++;
+    if (i < s->nkinds)
+        return i;
+    if (i == SCHED_KINDS)
+        return SCHED_KINDS - 1;
+    s->kinds[i].kind = s->kind_of_[i] = i == SCHED_KINDS - 1 ? &other_kind : k;
+    s->nkinds++;
+    return i;
 }
 
 void task_spawn(struct sched *s, struct task *t, const struct task_kind *k)
@@ -76,11 +115,13 @@ void task_spawn(struct sched *s, struct task *t, const struct task_kind *k)
     t->sched_ = s;
     t->budget_ = 0;
     t->flags_ = TASK_LIVE_;
+    t->kind_slot_ = (uint8_t)slot_of_kind(s, k);
     t->run_ = (struct list_node){NULL, NULL};
     t->all_ = (struct list_node){NULL, NULL};
     list_push_tail(&s->all_, &t->all_);
     s->stats.spawned++;
     s->stats.live++;
+    s->kinds[t->kind_slot_].live++;
     push_run(s, &s->run_, t);
 }
 
@@ -106,6 +147,7 @@ static void finish(struct sched *s, struct task *t)
     list_remove(&t->all_);
     t->flags_ = 0;
     s->stats.live--;
+    s->kinds[t->kind_slot_].live--;
     t->kind_->drop(t);
 }
 
@@ -182,34 +224,74 @@ static void restart_clock(struct sched *s)
         s->tsc_ = clock_tsc();
 }
 
+/* A handler that comes after the store of watch.kind leaves the open record alone, and one that
+ * comes while we push leaves the ring alone. */
+static void record_stall(struct sched *s, struct sched_kind *k, const struct task *t, uint64_t ns)
+{
+    s->stats.stalls++;
+    k->stalls++;
+    if (s->sample_.poll) {
+        stall_settle(&s->stalls, s->sample_.poll - 1, ns);
+        s->sample_.poll = 0;
+        return;
+    }
+    struct stall_event e = {.at = s->now_, .ns = ns, .kind = t->kind_->name, .label = t->label};
+    s->sample_.pushing = true;
+    atomic_signal_fence(memory_order_seq_cst);
+    stall_push(&s->stalls, &e);
+    atomic_signal_fence(memory_order_seq_cst);
+    s->sample_.pushing = false;
+}
+
 /* One reading ends this poll and starts the next. */
-static void account_poll(struct sched *s, const struct task *t)
+static void account_poll(struct sched *s, struct sched_kind *k, const struct task *t)
 {
     uint64_t end = clock_tsc();
     uint64_t cycles = end - s->tsc_;
-    uint64_t ns = clock_tsc_to_ns(cycles, s->tsc_hz_);
+    uint64_t ns = (uint64_t)(((unsigned __int128)cycles * s->tsc_ns_) >> 32);
     s->tsc_ = end;
-    hist_record(&s->poll_ns, ns);
-    if (cycles > s->stall_tsc_) {
-        s->stats.stalls++;
-        stall_push(&s->stalls, s->now_, ns, t->kind_->name, t->label);
-    }
+    hist_record(&k->poll_ns, ns);
+    if (cycles > s->stall_tsc_ || s->sample_.poll)
+        record_stall(s, k, t, ns);
+}
+
+/* Woken for nothing: no operation consumed, no turn given up, no end. */
+static bool is_fruitless(const struct task *t, enum poll result)
+{
+    return result == POLL_PENDING && t->budget_ == SCHED_BUDGET_OPS &&
+           (t->flags_ & (TASK_POLLED | TASK_YIELDED | TASK_ABORTED)) == TASK_POLLED;
+}
+
+static enum poll run_poll(struct sched *s, struct task *t)
+{
+    t->budget_ = SCHED_BUDGET_OPS;
+    t->flags_ |= TASK_RUNNING;
+    s->current_ = t;
+    sched_watch_begin_(&s->watch, t->kind_);
+    enum poll result = t->kind_->poll(t);
+    atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    s->current_ = NULL;
+    return result;
 }
 
 static void poll_task(struct sched *s, struct task *t)
 {
     assert(!s->current_);
-    t->budget_ = SCHED_BUDGET_OPS;
-    t->flags_ |= TASK_RUNNING;
-    s->current_ = t;
-    enum poll result = t->kind_->poll(t);
-    s->current_ = NULL;
+    struct sched_kind *k = &s->kinds[t->kind_slot_];
+    enum poll result = run_poll(s, t);
     s->stats.polls++;
+    k->polls++;
     if (s->account_)
-        account_poll(s, t);
+        account_poll(s, k, t);
+    if (is_fruitless(t, result)) {
+        s->stats.fruitless++;
+        k->fruitless++;
+    }
 
     uint8_t flags = t->flags_;
     t->flags_ &= ~(TASK_RUNNING | TASK_REWAKE | TASK_YIELDED | TASK_ABORTED);
+    t->flags_ |= TASK_POLLED;
     if (result == POLL_READY) {
         s->stats.finished++;
         finish(s, t);
@@ -239,6 +321,7 @@ bool sched_step(struct sched *s, uint64_t now_ns)
     struct task *t;
 
     s->now_ = now_ns;
+    atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
     s->stats.passes++;
     restart_clock(s);
     uint64_t start = s->tsc_;
@@ -251,6 +334,46 @@ bool sched_step(struct sched *s, uint64_t now_ns)
     }
     list_splice_tail(&s->run_, &s->yielded_);
     return polls > 0 || fired > 0;
+}
+
+void sched_pass_end(struct sched *s)
+{
+    atomic_store_explicit(&s->watch.kind, NULL, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!s->sample_.pass)
+        return;
+    stall_settle(&s->stalls, s->sample_.pass - 1, clock_now_ns() - s->now_);
+    s->sample_.pass = 0;
+}
+
+/* The owner stands still while this runs, so its plain fields are as good as our own. */
+void sched_sample(struct sched *s, const uintptr_t *frames, unsigned nframes)
+{
+    const struct task_kind *kind = atomic_load_explicit(&s->watch.kind, memory_order_relaxed);
+    if (!kind || s->sample_.pushing || !s->account_)
+        return;
+    bool in_poll = kind != &sched_pass_kind;
+    uint64_t stretch = 2 * atomic_load_explicit(&s->watch.beat, memory_order_relaxed) + in_poll;
+    if (stretch == s->sample_.stretch || (!in_poll && s->sample_.pass))
+        return;
+    struct stall_event e = {
+        .at = s->now_, .running = true, .kind = kind->name, .frames = frames, .nframes = nframes};
+    if (in_poll) {
+        e.ns = clock_tsc_to_ns(clock_tsc() - s->tsc_, s->tsc_hz_);
+        e.label = s->current_ ? s->current_->label : NULL;
+    } else {
+        e.ns = clock_now_ns() - s->now_;
+    }
+    s->sample_.stretch = stretch;
+    uint64_t open = stall_push(&s->stalls, &e) + 1;
+    *(in_poll ? &s->sample_.poll : &s->sample_.pass) = open;
+}
+
+void sched_poll_hist(const struct sched *s, struct hist *ret_hist)
+{
+    hist_init(ret_hist);
+    for (unsigned i = 0; i < s->nkinds; i++)
+        hist_merge(ret_hist, &s->kinds[i].poll_ns);
 }
 
 bool sched_is_runnable(const struct sched *s)

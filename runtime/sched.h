@@ -7,6 +7,7 @@
 #ifndef MILLRACE_RUNTIME_SCHED_H
 #define MILLRACE_RUNTIME_SCHED_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@
 #define SCHED_WAKE_NEXT   3      /* just-woken tasks that may jump the queue in a row */
 #define SCHED_TIMERS_STEP 256    /* timers fired a pass at the most */
 #define SCHED_STALL_NS    1000000
+#define SCHED_KINDS       16 /* told apart; what comes later is counted as "other" */
 
 struct sched_opts {
     uint64_t now;    /* start of time, ns; not 0 in tests */
@@ -32,8 +34,44 @@ struct sched_opts {
 
 struct sched_stats {
     uint64_t polls, passes, spawned, finished, aborted, yields, budget_out, wakes, stalls;
-    uint32_t live;      /* tasks spawned and not yet dropped */
-    uint32_t run_depth; /* run queue length now */
+    uint64_t fruitless;     /* polls after a wake-up that found nothing to do */
+    uint32_t live;          /* tasks spawned and not yet dropped */
+    uint32_t run_depth;     /* run queue length now */
+    uint32_t run_depth_max; /* since the start */
+};
+
+/* What is kept of one kind of task. */
+struct sched_kind {
+    const struct task_kind *kind;
+    uint64_t polls, fruitless, stalls;
+    uint32_t live;
+    struct hist poll_ns; /* when accounted */
+};
+
+/* Where a core is, for other threads (sampler.h, the watchdog): stores of the owner, relaxed. Beat
+ * and kind together name one poll, or one stretch between two polls. */
+struct sched_watch {
+    /* Of the poll that runs; &sched_pass_kind in a pass but in no poll; NULL between passes. */
+    _Atomic(const struct task_kind *) kind;
+    atomic_uint_fast64_t beat; /* passes and polls begun */
+};
+
+static inline void sched_watch_begin_(struct sched_watch *w, const struct task_kind *kind)
+{
+    atomic_store_explicit(&w->kind, kind, memory_order_relaxed);
+    atomic_store_explicit(&w->beat, atomic_load_explicit(&w->beat, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* Stands for the parts of a pass that are no poll: input, timers, drops, output. */
+extern const struct task_kind sched_pass_kind;
+
+/* The sampler's signal handler, which interrupts the owner, and the owner's end of what it has
+ * interrupted. The numbers are those of stall_push() plus one; 0: nothing open. */
+struct sched_sample {
+    uint64_t stretch;      /* sampled last (twice the beat, plus 1 in a poll): never twice */
+    uint64_t poll, pass;   /* open records */
+    volatile bool pushing; /* the owner writes to the ring: the handler must not */
 };
 
 struct sched {
@@ -48,9 +86,14 @@ struct sched {
     bool account_;
     uint64_t tsc_;                                        /* start of the poll that runs now */
     uint64_t budget_tsc_, pass_tsc_, stall_tsc_, tsc_hz_; /* limits as cycles */
+    uint64_t tsc_ns_;                                     /* ns a cycle, times 2^32 */
     struct sched_stats stats;
-    struct hist poll_ns; /* time of each poll, when accounted */
+    struct sched_watch watch;
+    const struct task_kind *kind_of_[SCHED_KINDS]; /* those of `kinds`, close together */
+    unsigned nkinds;
+    struct sched_kind kinds[SCHED_KINDS];
     struct stall_ring stalls;
+    struct sched_sample sample_;
 };
 
 void sched_init(struct sched *s, const struct sched_opts *o);
@@ -73,6 +116,28 @@ uint64_t sched_next_timeout(const struct sched *s);
 static inline void sched_latch(struct sched *s, uint64_t now_ns)
 {
     s->now_ = now_ns;
+    sched_watch_begin_(&s->watch, &sched_pass_kind);
+}
+
+/* The pass is over: what was left to do after sched_step() is done, and the core may sleep. Who is
+ * watched by a sampler must say so. */
+void sched_pass_end(struct sched *s);
+
+/* Time of all polls, whatever their kind; empty unless accounted. */
+void sched_poll_hist(const struct sched *s, struct hist *ret_hist);
+
+/* For signal handlers: the scheduler that this thread drives, or NULL. */
+void sched_bind_thread(struct sched *s);
+struct sched *sched_of_thread(void);
+
+/* Signal handler of the owner's thread: puts where it is into the stall ring, unless that has been
+ * done before or the core is between two passes. Async-signal-safe. */
+void sched_sample(struct sched *s, const uintptr_t *frames, unsigned nframes);
+
+/* The poll that runs now, for a handler on the owner's thread; NULL: none. */
+static inline const struct task *sched_current(const struct sched *s)
+{
+    return s->current_;
 }
 
 /* The time latched for this pass. */

@@ -35,6 +35,7 @@ struct task_kind {
      * queue of the scheduler and no longer live, but task_now() and task_sched() still work; wait
      * nodes and timers of its futures are the drop's to unlink. */
     void (*drop)(struct task *t);
+    uint32_t size; /* bytes of the object that the task drives, for the memory by kind; 0: untold */
 };
 
 /* Embed in the object that the task drives. Zero before task_spawn(). */
@@ -46,6 +47,7 @@ struct task {
     const char *label; /* route or upstream, for stall reports; borrowed; may be NULL */
     uint16_t budget_;  /* operations left in this poll */
     uint8_t flags_;
+    uint8_t kind_slot_; /* of sched_->kinds */
 };
 
 /* Puts a zeroed task under `s`; its first poll comes in this or the next pass. Cannot fail. */

@@ -236,7 +236,7 @@ static enum step client_step(struct client *c)
 static enum poll client_poll(struct task *t)
 {
     struct client *c = container_of(t, struct client, c.task);
-    while (task_consume(t, 1)) {
+    do { /* a step that only waits is no operation: it would hide a wake-up for nothing */
         switch (client_step(c)) {
         case STEP_AGAIN:
             break;
@@ -245,7 +245,7 @@ static enum poll client_poll(struct task *t)
         case STEP_DONE:
             return POLL_READY;
         }
-    }
+    } while (task_consume(t, 1));
     return POLL_PENDING;
 }
 
@@ -262,7 +262,7 @@ static void client_drop(struct task *t)
     slab_put(&p->clients, c);
 }
 
-const struct task_kind client_kind = {"client", client_poll, client_drop};
+const struct task_kind client_kind = {"client", client_poll, client_drop, sizeof(struct client)};
 
 void client_start(struct listener *l, struct stream *s)
 {

@@ -147,7 +147,7 @@ static enum step tunnel_open(struct tunnel *t)
 static enum poll tunnel_poll(struct task *task)
 {
     struct tunnel *t = container_of(task, struct tunnel, c.task);
-    while (task_consume(task, 1)) {
+    do {
         switch (t->state == TUNNEL_OPEN ? tunnel_open(t) : tunnel_connect(t)) {
         case STEP_AGAIN:
             break;
@@ -156,7 +156,7 @@ static enum poll tunnel_poll(struct task *task)
         case STEP_DONE:
             return POLL_READY;
         }
-    }
+    } while (task_consume(task, 1));
     return POLL_PENDING;
 }
 
@@ -174,7 +174,7 @@ static void tunnel_drop(struct task *task)
     slab_put(&p->tunnels, t);
 }
 
-const struct task_kind tunnel_kind = {"tunnel", tunnel_poll, tunnel_drop};
+const struct task_kind tunnel_kind = {"tunnel", tunnel_poll, tunnel_drop, sizeof(struct tunnel)};
 
 size_t tunnel_size(void)
 {

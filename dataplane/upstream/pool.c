@@ -49,7 +49,8 @@ static void upconn_drop(struct task *t)
     endpoint_maybe_free(ep);
 }
 
-static const struct task_kind upconn_kind = {"upstream_idle", idle_poll, upconn_drop};
+static const struct task_kind upconn_kind = {"upstream_idle", idle_poll, upconn_drop,
+                                             sizeof(struct upconn)};
 
 static void mark_in_use(struct upconn *c)
 {

@@ -456,8 +456,9 @@ static void *read_stalls(void *arg)
     while (!atomic_load(&ring_done)) {
         unsigned n = stall_read(&ring, rec, STALL_RING_SIZE);
         for (unsigned i = 0; i < n; i++) {
-            if (rec[i].ns != 3 * rec[i].at || rec[i].kind[0] != 'k' ||
-                rec[i].label[0] != (char)('a' + rec[i].at % 26))
+            if (rec[i].ns != (rec[i].running ? 0 : 3 * rec[i].at) || rec[i].kind[0] != 'k' ||
+                rec[i].label[0] != (char)('a' + rec[i].at % 26) || rec[i].nframes != 2 ||
+                rec[i].frames[1] != rec[i].at)
                 abort();
         }
     }
@@ -471,7 +472,14 @@ static void stalls_are_read_whole_while_written(void **state)
     assert_int_equal(pthread_create(&reader, NULL, read_stalls, NULL), 0);
     for (uint64_t i = 1; i <= 50000; i++) {
         char label[2] = {(char)('a' + i % 26), 0};
-        stall_push(&ring, i, 3 * i, "kind", label);
+        uintptr_t frames[2] = {1, i};
+        struct stall_event e = {.at = i,
+                                .running = true,
+                                .kind = "kind",
+                                .label = label,
+                                .frames = frames,
+                                .nframes = 2};
+        stall_settle(&ring, stall_push(&ring, &e), 3 * i);
     }
     atomic_store(&ring_done, true);
     pthread_join(reader, NULL);

@@ -454,8 +454,10 @@ static void accounted_polls_are_timed_and_stalls_kept(void **state)
     assert_int_equal(quick.polls, 0); /* the pass was used up */
     sched_step(&sched, START + 5);
     assert_int_equal(quick.polls, 1);
-    assert_int_equal(sched.poll_ns.count, 2);
-    assert_true(sched.poll_ns.max >= 2 * SCHED_STALL_NS);
+    struct hist poll_ns;
+    sched_poll_hist(&sched, &poll_ns);
+    assert_int_equal(poll_ns.count, 2);
+    assert_true(poll_ns.max >= 2 * SCHED_STALL_NS);
     assert_true(sched.stats.stalls >= 1);
     unsigned n = stall_read(&sched.stalls, rec, 4);
     assert_true(n >= 1);
@@ -470,6 +472,68 @@ static void accounted_polls_are_timed_and_stalls_kept(void **state)
     sched_fini(&sched);
 }
 
+static void nobody_drops(struct task *t)
+{
+    (void)t;
+}
+
+static enum poll burn_poll(struct task *t)
+{
+    task_consume(t, 1);
+    return POLL_PENDING;
+}
+
+static enum poll idle_poll(struct task *t)
+{
+    (void)t;
+    return POLL_PENDING;
+}
+
+static void wake_ups_for_nothing_are_counted_by_kind(void **state)
+{
+    static const struct task_kind burn = {"burn", burn_poll, nobody_drops, 300};
+    static const struct task_kind idle = {"idle", idle_poll, nobody_drops, 200};
+    struct task tasks[3] = {0};
+    (void)state;
+    task_spawn(&sched, &tasks[0], &burn);
+    task_spawn(&sched, &tasks[1], &idle);
+    task_spawn(&sched, &tasks[2], &idle);
+    assert_int_equal(sched.stats.run_depth_max, 3);
+    for (unsigned i = 0; i < 4; i++) {
+        sched_step(&sched, START + i);
+        for (unsigned k = 0; k < 3; k++)
+            task_wake(&tasks[k]);
+    }
+    /* The first poll is no wake-up. */
+    assert_int_equal(sched.stats.fruitless, 6);
+    assert_int_equal(sched.nkinds, 2);
+    assert_ptr_equal(sched.kinds[0].kind, &burn);
+    assert_int_equal(sched.kinds[0].fruitless, 0);
+    assert_int_equal(sched.kinds[0].polls, 4);
+    assert_int_equal(sched.kinds[1].fruitless, 6);
+    assert_int_equal(sched.kinds[1].live, 2);
+    task_abort(&tasks[2]);
+    assert_int_equal(sched.kinds[1].live, 1);
+    assert_int_equal(sched.stats.run_depth_max, 3);
+    sched_fini(&sched);
+}
+
+static void kinds_beyond_the_table_are_counted_together(void **state)
+{
+    static struct task_kind kinds[SCHED_KINDS + 3];
+    struct task tasks[SCHED_KINDS + 3] = {0};
+    (void)state;
+    for (unsigned i = 0; i < SCHED_KINDS + 3; i++) {
+        kinds[i] = (struct task_kind){"some", idle_poll, nobody_drops, 8};
+        task_spawn(&sched, &tasks[i], &kinds[i]);
+    }
+    assert_int_equal(sched.nkinds, SCHED_KINDS);
+    assert_string_equal(sched.kinds[SCHED_KINDS - 1].kind->name, "other");
+    assert_int_equal(sched.kinds[SCHED_KINDS - 1].live, 4);
+    assert_int_equal(sched.kinds[SCHED_KINDS - 2].live, 1);
+    sched_fini(&sched);
+}
+
 static void stall_ring_keeps_the_newest(void **state)
 {
     (void)state;
@@ -477,7 +541,9 @@ static void stall_ring_keeps_the_newest(void **state)
     struct stall_record rec[STALL_RING_SIZE + 1];
     assert_int_equal(stall_read(&ring, rec, 4), 0);
     for (uint64_t i = 1; i <= STALL_RING_SIZE + 5; i++)
-        stall_push(&ring, i, 10 * i, "kind", i % 2 ? NULL : "label");
+        stall_push(&ring,
+                   &(struct stall_event){
+                       .at = i, .ns = 10 * i, .kind = "kind", .label = i % 2 ? NULL : "label"});
     assert_int_equal(stall_count(&ring), STALL_RING_SIZE + 5);
     assert_int_equal(stall_read(&ring, rec, STALL_RING_SIZE + 1), STALL_RING_SIZE);
     for (unsigned i = 0; i < STALL_RING_SIZE; i++) {
@@ -509,6 +575,8 @@ int main(void)
         story(dropping_a_task_takes_its_timer_along),
         story(task_memory_may_go_in_its_drop),
         story(accounted_polls_are_timed_and_stalls_kept),
+        story(wake_ups_for_nothing_are_counted_by_kind),
+        story(kinds_beyond_the_table_are_counted_together),
         story(stall_ring_keeps_the_newest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
