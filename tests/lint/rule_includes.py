@@ -15,6 +15,7 @@ LIBC = set("""assert complex ctype dirent dlfcn endian errno execinfo fcntl fenv
     setjmp signal spawn stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn
     string strings syslog termios threads time ucontext unistd wchar wctype x86intrin immintrin
     emmintrin smmintrin nmmintrin tmmintrin cpuid byteswap""".split())
+KERNEL = {"linux/audit.h", "linux/filter.h", "linux/futex.h", "linux/seccomp.h"}  # trap.c
 LIBC_FOLDERS = ("sys/", "arpa/", "net/", "netinet/", "asm/", "sanitizer/")
 
 RUNTIME_RTE = {"rte_ring.h", "rte_rcu_qsbr.h", "rte_pause.h", "rte_cycles.h"}
@@ -25,7 +26,7 @@ DATAPLANE_RTE = re.compile(
 
 # Folder prefix -> (project prefixes it may include, system headers beyond libc). First match wins.
 TABLE = [
-    ("runtime/", ["runtime/"], lambda h: h in RUNTIME_RTE | COMPILER),
+    ("runtime/", ["runtime/"], lambda h: h in RUNTIME_RTE | COMPILER | KERNEL),
     ("config/", ["config/", "runtime/"], lambda h: h in ("libfyaml.h", "pcre2.h")),
     ("dataplane/xdp/", ["dataplane/xdp/", "runtime/", "config/snapshot.h"],
      lambda h: h.startswith(("rte_", "bpf/", "linux/", "libmnl/"))),
@@ -46,10 +47,10 @@ TABLE += [
      lambda h: h.startswith("rte_")),
     ("control/",
      ["control/", "config/", "runtime/", "dataplane/core.h", "dataplane/engine.h",
-      "dataplane/messages.h",
+      "dataplane/messages.h", "dataplane/misbehave.h",
       "dataplane/tls/context.h", "dataplane/proxy/access_log.h"],
      lambda h: h.startswith(("systemd/", "libmnl/", "curl/", "linux/"))
-     or h in ("uv.h", "microhttpd.h", "jansson.h", "ares.h")),
+     or h in ("uv.h", "microhttpd.h", "jansson.h", "ares.h", "libelf.h", "gelf.h")),
 ]
 ANYTHING = ("bench/", "tests/")
 
