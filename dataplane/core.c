@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,8 +11,11 @@
 #include <rte_pause.h>
 
 #include "dataplane/core_private.h"
+#include "dataplane/misbehave.h"
 #include "dataplane/port/eal.h"
 #include "runtime/clock.h"
+#include "runtime/sampler.h"
+#include "runtime/trap.h"
 
 #define MAILBOX_PASS   64            /* items delivered a pass */
 #define SPIN_GATHERS   4             /* looks without a frame before a core sleeps */
@@ -171,6 +175,7 @@ bool core_pass(struct core *c, uint64_t now)
     any |= sched_step(&c->sched, now);
     tcp_flush(c->tcp);
     any |= io_send(&c->io);
+    sched_pass_end(&c->sched);
     atomic_store_explicit(&c->passes, atomic_load_explicit(&c->passes, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     return any;
@@ -224,7 +229,7 @@ static unsigned sleep_set(struct core *c, struct pollfd *fds, bool *ret_blind)
  * take them, so the sockets would not let us sleep. Returns true when a socket woke us. */
 static bool core_sleep(struct core *c, uint64_t now, bool starved)
 {
-    struct pollfd fds[1 + NET_MAX_IFS * IO_SLEEP_FDS];
+    struct pollfd *fds = c->idle;
     bool blind = starved;
     if (!mailbox_prepare_sleep(&c->mailbox))
         return false;
@@ -255,12 +260,44 @@ static void core_gather(const struct core *c)
         rte_pause();
 }
 
+static bool has_tun(const struct core *c)
+{
+    for (unsigned i = 0; i < c->io.nports; i++) {
+        struct port_info info = {0};
+        c->io.ports[i].port->ops->info(c->io.ports[i].port, &info);
+        if (info.driver && strcmp(info.driver, "tap") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* From here on the core is caught when it takes too long, and in debug builds when it blocks. */
+static void enter_loop(struct core *c)
+{
+    char name[16];
+    struct trap_opts o = {
+        .name = name, .wake_fd = mailbox_fd(&c->mailbox), .idle = c->idle, .tun = has_tun(c)};
+    snprintf(name, sizeof(name), "core/%u", c->index);
+    sched_bind_thread(&c->sched);
+    if (c->shared->sampler)
+        sampler_attach(c->shared->sampler, &c->sched);
+    trap_arm(&o);
+}
+
+static void leave_loop(struct core *c)
+{
+    if (c->shared->sampler)
+        sampler_detach(c->shared->sampler, &c->sched);
+    sched_bind_thread(NULL);
+}
+
 void core_run(struct core *c)
 {
     uint64_t last_busy = clock_now_ns();
     bool woken = false, starved = false;
     if (eal_thread_register(c->cpu) != 0)
         return;
+    enter_loop(c);
     for (;;) {
         uint64_t now = clock_now_ns();
         uint64_t from = clock_tsc();
@@ -286,6 +323,7 @@ void core_run(struct core *c)
     proxy_abort_all(c->proxy);
     tcp_flush(c->tcp);
     io_send(&c->io);
+    leave_loop(c);
     eal_thread_unregister();
 }
 
@@ -304,6 +342,11 @@ static void on_message(struct mailbox_item *item)
     case CORE_MSG_STOP:
         c->stopping = true;
         break;
+#ifdef MILLRACE_DEBUG_VERBS
+    case CORE_MSG_MISBEHAVE:
+        misbehave_start(m->misbehaviour, &c->sched);
+        break;
+#endif
     }
     m->done(m);
 }
@@ -328,6 +371,17 @@ bool core_has_released(const struct core *c, uint64_t version)
 uint64_t core_passes(const struct core *c)
 {
     return atomic_load_explicit(&c->passes, memory_order_relaxed);
+}
+
+const char *core_activity(const struct core *c)
+{
+    const struct task_kind *kind = atomic_load_explicit(&c->sched.watch.kind, memory_order_relaxed);
+    return kind ? kind->name : NULL;
+}
+
+const struct stall_ring *core_stalls(const struct core *c)
+{
+    return &c->sched.stalls;
 }
 
 struct access_ring *core_access_ring(struct core *c)

@@ -21,6 +21,8 @@
 #include "runtime/mailbox.h"
 
 struct core;
+struct sampler;
+struct stall_ring;
 struct access_ring; /* proxy/access_log.h */
 
 /* What the cores of one process share: built by control, read-only but for the atomics. */
@@ -32,6 +34,7 @@ struct core_shared {
     atomic_int_fast64_t wall_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC, ns; control, each s */
     uint8_t secret[16];
     struct rte_mempool *mbufs;
+    struct sampler *sampler; /* runtime/sampler.h; NULL: none watches */
 };
 
 struct core_opts {
@@ -67,6 +70,13 @@ bool core_has_released(const struct core *c, uint64_t version);
 /* Passes so far, for the watchdog (any thread, relaxed). A sleeping core wakes at least once a
  * second, so a count that stands still for two means a core that is stuck. */
 uint64_t core_passes(const struct core *c);
+
+/* The kind of task that is polled now, "pass" in a pass between polls, NULL between passes (any
+ * thread; it may have changed since). */
+const char *core_activity(const struct core *c);
+
+/* Its polls that took too long (any thread). */
+const struct stall_ring *core_stalls(const struct core *c);
 
 /* Records for the access log; the log thread is the only consumer. */
 struct access_ring *core_access_ring(struct core *c);

@@ -2,6 +2,8 @@
 #ifndef MILLRACE_DATAPLANE_CORE_PRIVATE_H
 #define MILLRACE_DATAPLANE_CORE_PRIVATE_H
 
+#include <poll.h>
+
 #include "dataplane/core.h"
 #include "dataplane/core_io.h"
 #include "dataplane/gather.h"
@@ -25,9 +27,10 @@ struct core {
     struct access_ring *log;
     struct core_io io;
     const struct snapshot *snapshot;
-    uint64_t apply_again;                       /* after a snapshot could not be adopted */
-    uint64_t drain_end;                         /* 0: not draining */
-    uint32_t tasks_permanent, timers_permanent; /* what lives before the first packet */
+    uint64_t apply_again;                               /* after a snapshot could not be adopted */
+    uint64_t drain_end;                                 /* 0: not draining */
+    struct pollfd idle[1 + NET_MAX_IFS * IO_SLEEP_FDS]; /* to sleep on; trap.h knows its address */
+    uint32_t tasks_permanent, timers_permanent;         /* what lives before the first packet */
     uint64_t tsc_hz, started_tsc, busy_tsc, busy_passes;
     struct gather gather;
     struct hist pass_ns; /* of passes that did something */

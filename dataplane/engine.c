@@ -16,6 +16,7 @@
 #include "dataplane/port/eal.h"
 #include "dataplane/proxy/access_log.h"
 #include "runtime/clock.h"
+#include "runtime/sampler.h"
 
 #define TRAFFIC_MBUFS_MIN 4096u /* a core; what is in flight, beside the drivers' rings */
 #define TRAFFIC_MBUFS_MAX 16384u
@@ -47,6 +48,7 @@ struct engine {
     struct port *ports[NET_MAX_IFS];
     unsigned nports;
     struct engine_log *log;
+    struct sampler *sampler;
     void (*on_core_exit)(void *ctx, unsigned index);
     void *ctx;
     bool eal;
@@ -275,8 +277,13 @@ static void *core_main(void *arg)
 static int start_threads(struct engine *e, const struct snapshot *s, char *err, size_t err_len)
 {
     sigset_t all, before;
-    int r = 0;
+    int r = sampler_new(&e->sampler);
 
+    if (!r)
+        r = sampler_start(e->sampler);
+    if (r)
+        return set_error(err, err_len, r, "can't start the sampler's thread: the process limit?");
+    e->shared.sampler = e->sampler;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (unsigned i = 0; i < e->shared.ncores && !r; i++) {
@@ -378,6 +385,7 @@ int engine_stop(struct engine *e, unsigned timeout_ms)
 {
     if (join(e, timeout_ms))
         return -ETIMEDOUT;
+    sampler_free(e->sampler);
     for (unsigned i = 0; i < e->shared.ncores; i++)
         if (e->cores[i])
             core_free(e->cores[i]);

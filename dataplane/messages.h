@@ -19,11 +19,15 @@
 #include "runtime/sched.h"
 
 struct core;
+struct misbehaviour;
 
 enum core_msg_kind {
     CORE_MSG_STATUS, /* fill `status` */
     CORE_MSG_DRAIN,  /* stop accepting, close idle connections, finish exchanges until `deadline` */
     CORE_MSG_STOP,   /* abort everything and leave the loop */
+#ifdef MILLRACE_DEBUG_VERBS
+    CORE_MSG_MISBEHAVE, /* start `misbehaviour` (misbehave.h); done at once */
+#endif
 };
 
 /* Counters of one listener or upstream on one core; also the sums over cores. */
@@ -73,10 +77,11 @@ struct core_status {
 struct core_msg {
     struct mailbox_item item;
     enum core_msg_kind kind;
-    uint64_t deadline;                /* CORE_MSG_DRAIN: monotonic ns */
-    struct core_status *status;       /* CORE_MSG_STATUS */
-    void (*done)(struct core_msg *m); /* called on the core's thread when it is finished: set an
-                                         atomic and uv_async_send, no more */
+    uint64_t deadline;                 /* CORE_MSG_DRAIN: monotonic ns */
+    struct core_status *status;        /* CORE_MSG_STATUS */
+    struct misbehaviour *misbehaviour; /* CORE_MSG_MISBEHAVE */
+    void (*done)(struct core_msg *m);  /* called on the core's thread when it is finished: set an
+                                          atomic and uv_async_send, no more */
     void *ctx;
     struct core *core_; /* set by core_post() */
 };
