@@ -103,21 +103,81 @@ static const struct {
     {64000000, "0.064"},  {256000000, "0.256"}, {1000000000, "1"},
 };
 
+/* `labels` without the braces. */
+static void histogram_samples(FILE *f, const char *name, const char *labels, const struct hist *h)
+{
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        fprintf(f, "millrace_%s_bucket{%s,le=\"%s\"} %" PRIu64 "\n", name, labels, bounds[i].le,
+                hist_count_le(h, bounds[i].ns));
+    fprintf(f, "millrace_%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n", name, labels, h->count);
+    fprintf(f, "millrace_%s_sum{%s} %.9f\n", name, labels, (double)h->sum / 1e9);
+    fprintf(f, "millrace_%s_count{%s} %" PRIu64 "\n", name, labels, h->count);
+}
+
 static void histogram(FILE *f, const struct status_view *v, const char *name, const char *help,
                       size_t offset)
 {
+    char labels[32];
+
     family(f, name, "histogram", help);
     for (unsigned c = 0; c < v->ncores; c++) {
         if (!v->cores[c].s)
             continue;
-        const struct hist *h = (const void *)((const char *)v->cores[c].s + offset);
-        for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
-            fprintf(f, "millrace_%s_bucket{core=\"%u\",le=\"%s\"} %" PRIu64 "\n", name, c,
-                    bounds[i].le, hist_count_le(h, bounds[i].ns));
-        fprintf(f, "millrace_%s_bucket{core=\"%u\",le=\"+Inf\"} %" PRIu64 "\n", name, c, h->count);
-        fprintf(f, "millrace_%s_sum{core=\"%u\"} %.9f\n", name, c, (double)h->sum / 1e9);
-        fprintf(f, "millrace_%s_count{core=\"%u\"} %" PRIu64 "\n", name, c, h->count);
+        snprintf(labels, sizeof(labels), "core=\"%u\"", c);
+        histogram_samples(f, name, labels, (const void *)((const char *)v->cores[c].s + offset));
     }
+}
+
+/* Each kind of each core, with its labels; kinds' names are ours and need no escapes. */
+static void each_kind(FILE *f, const struct status_view *v, const char *name,
+                      void (*fn)(FILE *f, const char *name, const char *labels,
+                                 const struct sched_kind *k))
+{
+    char labels[96];
+
+    for (unsigned c = 0; c < v->ncores; c++)
+        for (unsigned i = 0; v->cores[c].s && i < v->cores[c].s->nkinds; i++) {
+            const struct sched_kind *k = &v->cores[c].s->kinds[i];
+            snprintf(labels, sizeof(labels), "core=\"%u\",kind=\"%s\"", c, k->kind->name);
+            fn(f, name, labels, k);
+        }
+}
+
+static void kind_bytes(FILE *f, const char *name, const char *labels, const struct sched_kind *k)
+{
+    fprintf(f, "millrace_%s{%s} %" PRIu64 "\n", name, labels, (uint64_t)k->live * k->kind->size);
+}
+
+static void kind_max(FILE *f, const char *name, const char *labels, const struct sched_kind *k)
+{
+    fprintf(f, "millrace_%s{%s} %.9f\n", name, labels, (double)k->poll_ns.max / 1e9);
+}
+
+static void kind_polls(FILE *f, const char *name, const char *labels, const struct sched_kind *k)
+{
+    histogram_samples(f, name, labels, &k->poll_ns);
+}
+
+static void kinds(FILE *f, const struct status_view *v)
+{
+    char name[64];
+
+    for (size_t n = 0; n < status_kind_fields.n; n++) {
+        const struct status_field *d = &status_kind_fields.fields[n];
+        field_name(name, sizeof(name), d);
+        family(f, name, d->kind == STATUS_COUNTER ? "counter" : "gauge", d->help);
+        for (unsigned c = 0; c < v->ncores; c++)
+            for (unsigned i = 0; v->cores[c].s && i < v->cores[c].s->nkinds; i++)
+                fprintf(f, "millrace_%s{core=\"%u\",kind=\"%s\"} %" PRIu64 "\n", name, c,
+                        v->cores[c].s->kinds[i].kind->name,
+                        status_field_value(d, &v->cores[c].s->kinds[i]));
+    }
+    family(f, "task_bytes", "gauge", "Memory of the objects of a kind's live tasks");
+    each_kind(f, v, "task_bytes", kind_bytes);
+    family(f, "task_poll_max_seconds", "gauge", "The longest poll of a kind since the start");
+    each_kind(f, v, "task_poll_max_seconds", kind_max);
+    family(f, "task_poll_seconds", "histogram", "Time of polls of tasks of a kind");
+    each_kind(f, v, "task_poll_seconds", kind_polls);
 }
 
 /* "accepted" and "delivered" are among the reasons: they are what was not lost. */
@@ -242,6 +302,7 @@ int metrics_write(FILE *f, const struct process_info *p, const struct status_vie
               offsetof(struct core_status, pass_ns));
     histogram(f, v, "tasks_poll_seconds", "Time of polls of tasks",
               offsetof(struct core_status, poll_ns));
+    kinds(f, v);
     ports(f, p);
     int e = listeners(f, v);
     if (!e)

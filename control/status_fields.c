@@ -12,6 +12,11 @@ static const struct status_field core_fields[] = {
 #include "control/status_fields.def"
 };
 
+static const struct status_field kind_fields[] = {
+#define KIND_FIELD(g, n, m, k, h) ENTRY(struct sched_kind, g, n, m, k, h)
+#include "control/status_fields.def"
+};
+
 static const struct status_field listener_fields[] = {
 #define LISTENER_FIELD(g, n, m, k, h) ENTRY(struct listener_stats, g, n, m, k, h)
 #include "control/status_fields.def"
@@ -32,6 +37,7 @@ static const struct status_field port_fields[] = {
         t, sizeof(t) / sizeof(t[0])                                                                \
     }
 const struct status_table status_core_fields = TABLE(core_fields);
+const struct status_table status_kind_fields = TABLE(kind_fields);
 const struct status_table status_listener_fields = TABLE(listener_fields);
 const struct status_table status_upstream_fields = TABLE(upstream_fields);
 const struct status_table status_port_fields = TABLE(port_fields);

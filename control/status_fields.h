@@ -21,6 +21,7 @@ struct status_table {
 };
 
 extern const struct status_table status_core_fields;     /* struct core_status */
+extern const struct status_table status_kind_fields;     /* struct sched_kind */
 extern const struct status_table status_listener_fields; /* struct listener_stats */
 extern const struct status_table status_upstream_fields; /* struct upstream_stats */
 extern const struct status_table status_port_fields;     /* struct port_counters */

@@ -76,6 +76,21 @@ static json_t *tcp_drops(const struct tcp_stats *s)
     return o;
 }
 
+static json_t *kinds_to_json(const struct core_status *s)
+{
+    json_t *a = json_array();
+
+    for (unsigned i = 0; i < s->nkinds; i++) {
+        const struct sched_kind *k = &s->kinds[i];
+        json_t *o = json_pack("{s:o}", "kind", text(k->kind->name));
+        put_fields(o, &status_kind_fields, k, false);
+        json_object_set_new(o, "bytes", number((uint64_t)k->live * k->kind->size));
+        json_object_set_new(o, "poll", latency(&k->poll_ns));
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
 static uint64_t tsc_ns(uint64_t tsc, uint64_t hz)
 {
     return hz ? (uint64_t)((double)tsc / (double)hz * 1e9) : 0;
@@ -96,6 +111,7 @@ static json_t *core_to_json(unsigned i, const struct status_core *c)
     json_object_set_new(loop, "total_ns", number(tsc_ns(s->total_tsc, s->tsc_hz)));
     json_object_set_new(loop, "pass", latency(&s->pass_ns));
     json_object_set_new(group_of(o, "tasks"), "poll", latency(&s->poll_ns));
+    json_object_set_new(group_of(o, "tasks"), "kinds", kinds_to_json(s));
     json_object_set_new(group_of(o, "net"), "drops", net_drops(&s->net));
     json_object_set_new(group_of(o, "tcp"), "drops", tcp_drops(&s->tcp));
     return o;

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "control/status_json.h"
@@ -151,6 +152,68 @@ static void print_upstreams(const json_t *s, FILE *f)
     }
 }
 
+static const json_t *kinds_of(const json_t *core)
+{
+    return json_object_get(json_object_get(core, "tasks"), "kinds");
+}
+
+/* One kind summed over the cores; of times the worst. */
+static void print_kind(const json_t *s, const char *kind, FILE *f)
+{
+    static const char *const counts[] = {"live", "bytes", "polls", "fruitless", "stalls"};
+    int64_t sums[5] = {0}, p99 = 0, max = 0;
+    const json_t *c, *k;
+    size_t i, n;
+
+    json_array_foreach(json_object_get(s, "cores"), i, c)
+    {
+        json_array_foreach(kinds_of(c), n, k)
+        {
+            if (strcmp(str(k, "kind"), kind) != 0)
+                continue;
+            for (unsigned x = 0; x < 5; x++)
+                sums[x] += num(k, counts[x]);
+            p99 = num2(k, "poll", "p99_ns") > p99 ? num2(k, "poll", "p99_ns") : p99;
+            max = num2(k, "poll", "max_ns") > max ? num2(k, "poll", "max_ns") : max;
+        }
+    }
+    fprintf(f, "%-16s %6s %7s %7s %9s %7s %9.1f %10.1f\n", kind, HUMAN(sums[0]), HUMAN(sums[1]),
+            HUMAN(sums[2]), HUMAN(sums[3]), HUMAN(sums[4]), (double)p99 / 1e3, (double)max / 1e3);
+}
+
+static bool has_kind(const json_t *core, const char *kind)
+{
+    const json_t *k;
+    size_t i;
+
+    json_array_foreach(kinds_of(core), i, k)
+    {
+        if (strcmp(str(k, "kind"), kind) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void print_kinds(const json_t *s, FILE *f)
+{
+    const json_t *cores = json_object_get(s, "cores"), *c, *k;
+    size_t i, n;
+
+    fprintf(f, "\n%-16s %6s %7s %7s %9s %7s %9s %10s\n", "TASKS", "LIVE", "BYTES", "POLLS",
+            "FRUITLESS", "STALLS", "P99 us", "MAX us");
+    json_array_foreach(cores, i, c)
+    {
+        json_array_foreach(kinds_of(c), n, k)
+        {
+            bool seen = false;
+            for (size_t before = 0; before < i && !seen; before++)
+                seen = has_kind(json_array_get(cores, before), str(k, "kind"));
+            if (!seen)
+                print_kind(s, str(k, "kind"), f);
+        }
+    }
+}
+
 /* Only reasons that have happened, sums over the cores. "accepted" and "delivered" are no losses.
  */
 static void print_drops(const json_t *s, const char *layer, FILE *f)
@@ -185,6 +248,7 @@ void status_print(const json_t *status, FILE *f)
     print_ports(status, f);
     print_listeners(status, f);
     print_upstreams(status, f);
+    print_kinds(status, f);
     print_overrides(status, f);
     fprintf(f, "\nDROPS BY REASON\n");
     print_drops(status, "net", f);
