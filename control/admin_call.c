@@ -25,6 +25,10 @@ static const char *const overrides_choices[] = {"keep", "drop", NULL};
 static const char *const upstream_actions[] = {"drain", "undrain", "weight",
                                                "limit", "reset",   NULL};
 
+#ifdef MILLRACE_DEBUG_VERBS
+static const char *const misbehave_choices[] = {"compute", "sleep", NULL};
+#endif
+
 static const struct verb verbs[ADMIN_VERBS] = {
     [ADMIN_STATUS] = {"status", {{NULL}}},
     [ADMIN_RELOAD] = {"reload",
@@ -43,7 +47,14 @@ static const struct verb verbs[ADMIN_VERBS] = {
                          {"if_version", ARG_NUMBER, NULL, false}}},
     [ADMIN_CONFIG] = {"config", {{NULL}}},
     [ADMIN_DRAIN] = {"drain", {{NULL}}},
+    [ADMIN_STALLS] = {"stalls", {{NULL}}},
     [ADMIN_PING] = {"ping", {{NULL}}},
+#ifdef MILLRACE_DEBUG_VERBS
+    [ADMIN_MISBEHAVE] = {"misbehave",
+                         {{"how", ARG_CHOICE, misbehave_choices, true},
+                          {"core", ARG_NUMBER, NULL, true},
+                          {"ms", ARG_NUMBER, NULL, true}}},
+#endif
 };
 
 static const struct verb *find_verb(const char *name)

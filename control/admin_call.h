@@ -19,7 +19,11 @@ enum admin_verb {
     ADMIN_UPSTREAM,
     ADMIN_CONFIG,
     ADMIN_DRAIN,
+    ADMIN_STALLS,
     ADMIN_PING,
+#ifdef MILLRACE_DEBUG_VERBS
+    ADMIN_MISBEHAVE, /* debug builds: a task that holds its core up (dataplane/misbehave.h) */
+#endif
     ADMIN_VERBS
 };
 

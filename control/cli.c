@@ -63,6 +63,7 @@ static const struct verb verbs[] = {
      "drain|undrain [ENDPOINT], weight ENDPOINT N, limit KEY VALUE, reset [ENDPOINT]"},
     {"drain", cli_drain, "socket json", 0, "",
      "have it finish what it has begun and end; waits for that"},
+    {"stalls", cli_stalls, "socket json", 0, "", "what has held a core up, and where in the code"},
     {"version", cli_version, "json", 0, "", "print versions"},
     {"help", cli_help, "", 0, "", "this text"},
 };

@@ -27,6 +27,7 @@ int cli_misused(const char *verb, const char *usage);
 /* cli_online.c: the verbs that talk to a running instance. */
 int cli_status(const struct cli_options *o);
 int cli_drain(const struct cli_options *o);
+int cli_stalls(const struct cli_options *o); /* cli_stalls.c */
 
 /* cli_change.c: those that change its configuration. */
 int cli_reload(const struct cli_options *o);

@@ -25,6 +25,16 @@ static uint64_t on_passes(void *ctx, unsigned core)
     return core_passes(engine_core(ctx, core));
 }
 
+static const char *on_activity(void *ctx, unsigned core)
+{
+    return core_activity(engine_core(ctx, core));
+}
+
+static const struct stall_ring *on_stalls(void *ctx, unsigned core)
+{
+    return core_stalls(engine_core(ctx, core));
+}
+
 static void on_publish(void *ctx, struct snapshot *s)
 {
     /* Pairs with the cores' acquire at the start of a pass. */
@@ -37,6 +47,8 @@ static const struct cores_ops engine_cores = {
     .acked = on_acked,
     .has_released = on_has_released,
     .passes = on_passes,
+    .activity = on_activity,
+    .stalls = on_stalls,
     .publish = on_publish,
 };
 

@@ -19,6 +19,8 @@ struct cores_ops {
     uint64_t (*acked)(void *ctx, unsigned core); /* snapshot version */
     bool (*has_released)(void *ctx, unsigned core, uint64_t version);
     uint64_t (*passes)(void *ctx, unsigned core);
+    const char *(*activity)(void *ctx, unsigned core); /* core_activity() */
+    const struct stall_ring *(*stalls)(void *ctx, unsigned core);
     void (*publish)(void *ctx, struct snapshot *s);
 };
 

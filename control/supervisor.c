@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "control/budgets.h"
+#include "control/stalls.h"
 #include "control/supervisor_impl.h"
 #include "control/version.h"
 #include "runtime/clock.h"
@@ -111,6 +112,26 @@ static bool on_is_healthy(void *ctx)
     return s->state == RUN_SERVING;
 }
 
+/* Says all that is known first: the core dump is of a process whose other threads went on. */
+_Noreturn static void abort_for(struct supervisor *s, unsigned stuck)
+{
+    struct stall_record r;
+    char line[1024];
+
+    for (unsigned i = 0; i < s->cores.n; i++) {
+        watchdog_describe(&s->watchdog, i, supervisor_now(), line, sizeof(line));
+        log_error(s->log, "%s", line);
+    }
+    if (watchdog_culprit(&s->watchdog, stuck, &r)) {
+        stalls_frames_line(&r, line, sizeof(line));
+        log_error(s->log, "core %u was at %s", stuck, line);
+    }
+    log_error(s->log, "core %u (cpu %u) has been stuck for 2 s: aborting", stuck,
+              engine_core_cpu(s->engine, stuck));
+    log_flush(s->log, 500);
+    abort();
+}
+
 static void on_tick(uv_timer_t *h)
 {
     struct supervisor *s = h->data;
@@ -120,12 +141,8 @@ static void on_tick(uv_timer_t *h)
                           memory_order_relaxed);
     publish_poll(&s->publish);
     supervisor_look_at_draining(s);
-    if (stuck >= 0) {
-        log_error(s->log, "core %d (cpu %u) has been stuck for 2 s: aborting", stuck,
-                  engine_core_cpu(s->engine, (unsigned)stuck));
-        log_flush(s->log, 500);
-        abort();
-    }
+    if (stuck >= 0)
+        abort_for(s, (unsigned)stuck);
     notify_feed(&s->notify);
 }
 

@@ -5,9 +5,11 @@
 
 #include "config/reference.h"
 #include "control/metrics_text.h"
+#include "control/stalls.h"
 #include "control/status_json.h"
 #include "control/supervisor_impl.h"
 #include "control/version.h"
+#include "runtime/clock.h"
 
 /* Someone who wants to know how the cores are; exactly one of the two. */
 struct ask {
@@ -183,6 +185,14 @@ void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_
     case ADMIN_DRAIN:
         supervisor_drain(s, "asked on the admin socket", r);
         break;
+    case ADMIN_STALLS:
+        admin_reply(r, stalls_to_json(&s->cores, supervisor_now(), clock_wall_offset()));
+        break;
+#ifdef MILLRACE_DEBUG_VERBS
+    case ADMIN_MISBEHAVE:
+        supervisor_misbehave(s, call, r);
+        break;
+#endif
     default:
         admin_reply(r, json_pack("{s:s, s:s}", "version", MILLRACE_VERSION, "state",
                                  supervisor_state_name(s)));

@@ -89,6 +89,12 @@ void supervisor_stop(struct supervisor *s, const char *why);
 void supervisor_force(struct supervisor *s, const char *why);
 void supervisor_on_core_exit(uv_async_t *h);
 
+#ifdef MILLRACE_DEBUG_VERBS
+/* supervisor_debug.c: has a core misbehave. */
+void supervisor_misbehave(struct supervisor *s, const struct admin_call *call,
+                          struct admin_request *r);
+#endif
+
 uint64_t supervisor_now(void);      /* monotonic ns */
 uint64_t supervisor_wall_now(void); /* ns */
 const char *supervisor_state_name(const struct supervisor *s);

@@ -25,7 +25,11 @@ struct fakes {
     unsigned posts[CORES];
     bool ended[CORES], silent[CORES];
     uint64_t passes[CORES];
+    const char *activity[CORES];
+    struct stall_ring stalls[CORES];
 };
+
+static const struct task_kind client_kind = {.name = "client", .size = 100};
 
 static void fill(unsigned core, struct core_status *s)
 {
@@ -37,6 +41,11 @@ static void fill(unsigned core, struct core_status *s)
     s->tcp.conns = 7;
     s->tcp.drops[TCP_DROP_checksum] = 2;
     hist_record(&s->pass_ns, 2000);
+    s->nkinds = 1;
+    s->kinds[0].kind = &client_kind;
+    s->kinds[0].live = 7;
+    s->kinds[0].fruitless = 3;
+    hist_record(&s->kinds[0].poll_ns, 5000000);
     s->nlisteners = 1;
     strcpy(s->listeners[0].name, "we\"b");
     s->listeners[0].requests = 10 + core;
@@ -69,8 +78,21 @@ static uint64_t on_passes(void *ctx, unsigned core)
     return ((struct fakes *)ctx)->passes[core];
 }
 
-static const struct cores_ops fake_ops = {
-    .post = on_post, .is_running = on_is_running, .passes = on_passes};
+static const char *on_activity(void *ctx, unsigned core)
+{
+    return ((struct fakes *)ctx)->activity[core];
+}
+
+static const struct stall_ring *on_stalls(void *ctx, unsigned core)
+{
+    return &((struct fakes *)ctx)->stalls[core];
+}
+
+static const struct cores_ops fake_ops = {.post = on_post,
+                                          .is_running = on_is_running,
+                                          .passes = on_passes,
+                                          .activity = on_activity,
+                                          .stalls = on_stalls};
 
 struct asker {
     struct status_request request;
@@ -144,6 +166,15 @@ static void cores_are_asked_and_shown(void **state)
     assert_int_equal(conns, 7);
     assert_int_equal(bad, 2);
 
+    json_int_t bytes, longest;
+    json_t *kinds = json_object_get(json_object_get(c, "tasks"), "kinds");
+    assert_int_equal(json_array_size(kinds), 1);
+    assert_int_equal(json_unpack(json_array_get(kinds, 0), "{s:I, s:{s:I}}", "bytes", &bytes,
+                                 "poll", "max_ns", &longest),
+                     0);
+    assert_int_equal(bytes, 700);
+    assert_int_equal(longest, 5000000);
+
     json_t *l = json_object_get(a.json, "listeners"), *u = json_object_get(a.json, "upstreams");
     assert_int_equal(json_array_size(l), 1);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(l, 0), "requests")), 33);
@@ -158,6 +189,13 @@ static void cores_are_asked_and_shown(void **state)
     assert_non_null(strstr(a.metrics, "millrace_port_rx_packets_total{port=\"edge0\"} 99\n"));
     assert_non_null(
         strstr(a.metrics, "millrace_tcp_segments_total{core=\"0\",reason=\"checksum\"} 2\n"));
+    assert_non_null(
+        strstr(a.metrics, "millrace_task_fruitless_total{core=\"1\",kind=\"client\"} 3\n"));
+    assert_non_null(strstr(a.metrics, "millrace_task_bytes{core=\"1\",kind=\"client\"} 700\n"));
+    assert_non_null(strstr(a.metrics, "millrace_task_poll_seconds_bucket{core=\"1\",kind="
+                                      "\"client\",le=\"0.004\"} 0\n"));
+    assert_non_null(strstr(a.metrics, "millrace_task_poll_max_seconds{core=\"1\",kind="
+                                      "\"client\"} 0.005000000\n"));
     asker_fini(&a);
     status_close(s);
     uv_run(&loop, UV_RUN_DEFAULT);
@@ -325,6 +363,38 @@ static void watchdog_tells_stuck_from_suspended(void **state)
     assert_int_equal(watchdog_check(&w, now += 500 * ms), 2);
 }
 
+/* What stands in the log before the process aborts. */
+static void watchdog_names_what_each_core_does(void **state)
+{
+    struct fakes f = {.passes = {5, 6, 7}, .activity = {"client", NULL, "pass"}};
+    struct cores cores = {&fake_ops, &f, CORES};
+    struct stall_event e = {
+        .at = 1, .ns = 5000000, .running = true, .kind = "client", .label = "web"};
+    struct stall_record r;
+    struct watchdog w;
+    char line[200];
+
+    watchdog_init(&w, &cores);
+    watchdog_check(&w, 1000000000);
+    watchdog_describe(&w, 0, 3100000000, line, sizeof(line));
+    assert_string_equal(line, "core 0: 5 passes, the last 2.1 s ago, in a task of kind client");
+    assert_false(watchdog_culprit(&w, 0, &r));
+    uint64_t number = stall_push(&f.stalls[0], &e);
+    watchdog_describe(&w, 0, 3100000000, line, sizeof(line));
+    assert_string_equal(
+        line, "core 0: 5 passes, the last 2.1 s ago, in a task of kind client, label web");
+    assert_true(watchdog_culprit(&w, 0, &r));
+    stall_settle(&f.stalls[0], number, 6000000);
+    assert_false(watchdog_culprit(&w, 0, &r));
+    watchdog_describe(&w, 1, 3100000000, line, sizeof(line));
+    assert_string_equal(line, "core 1: 6 passes, the last 2.1 s ago, between two passes");
+    watchdog_describe(&w, 2, 3100000000, line, sizeof(line));
+    assert_string_equal(line, "core 2: 7 passes, the last 2.1 s ago, in a pass, in no task");
+    f.ended[1] = true;
+    watchdog_describe(&w, 1, 3100000000, line, sizeof(line));
+    assert_string_equal(line, "core 1: 6 passes, the last 2.1 s ago, has ended");
+}
+
 static void drain_tells_running_cores_once(void **state)
 {
     struct fakes f = {.ended = {[1] = true}};
@@ -357,6 +427,7 @@ int main(void)
         cmocka_unit_test(metrics_keep_the_format),
         cmocka_unit_test(the_table_needs_no_key),
         cmocka_unit_test(watchdog_tells_stuck_from_suspended),
+        cmocka_unit_test(watchdog_names_what_each_core_does),
         cmocka_unit_test(drain_tells_running_cores_once),
     };
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);
