@@ -116,10 +116,10 @@ class Process:
 class Millrace(Process):
     """The proxy. `ready` is when its admin socket answers."""
 
-    def __init__(self, config, folder, wait=20, cpus=None, env=None):
-        self.config, self.folder = config, folder
+    def __init__(self, config, folder, wait=20, cpus=None, env=None, binary=BINARY):
+        self.config, self.folder, self.binary = config, folder, binary
         self.socket = os.path.join(folder, "admin.sock")
-        command = [BINARY, "run", "--config", config]
+        command = [binary, "run", "--config", config]
         if cpus:
             command = ["taskset", "-c", cpus, *command]
         super().__init__(command, os.path.join(folder, "millrace.log"),
@@ -136,7 +136,7 @@ class Millrace(Process):
             time.sleep(0.02)
 
     def admin(self, *words, ok=True):
-        return sh(BINARY, *words, "--socket", self.socket, ok=ok, timeout=30)
+        return sh(self.binary, *words, "--socket", self.socket, ok=ok, timeout=30)
 
     def status_or_none(self):
         if not os.path.exists(self.socket):
