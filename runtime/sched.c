@@ -6,7 +6,7 @@
 #include "runtime/clock.h"
 
 /* task.flags_, beside TASK_LIVE_. */
-#define TASK_QUEUED  0x02 /* in run_, yielded_ or next_ */
+#define TASK_QUEUED  0x02 /* in run_ or yielded_; only then does its run_ mean anything */
 #define TASK_RUNNING 0x04
 #define TASK_REWAKE  0x08 /* woken while it ran */
 #define TASK_YIELDED 0x10 /* gave up in this poll */
@@ -54,18 +54,12 @@ void sched_init(struct sched *s, const struct sched_opts *o)
     }
 }
 
-static void count_queued(struct sched *s)
-{
-    if (++s->stats.run_depth > s->stats.run_depth_max)
-        s->stats.run_depth_max = s->stats.run_depth;
-}
-
 static void push_run(struct sched *s, struct list_node *queue, struct task *t)
 {
-    assert(!list_is_linked(&t->run_) && s->next_ != t);
+    assert(!(t->flags_ & TASK_QUEUED));
     t->flags_ |= TASK_QUEUED;
     list_push_tail(queue, &t->run_);
-    count_queued(s);
+    s->stats.run_depth++;
 }
 
 static void unqueue(struct sched *s, struct task *t)
@@ -76,21 +70,7 @@ static void unqueue(struct sched *s, struct task *t)
     s->stats.run_depth--;
     if (s->next_ == t)
         s->next_ = NULL;
-    else
-        list_remove(&t->run_);
-}
-
-/* The last woken runs next, while what it was woken for is warm in the cache; the one it displaces
- * keeps its turn in the queue. */
-static void push_next(struct sched *s, struct task *t)
-{
-    if (s->next_) {
-        list_push_tail(&s->run_, &s->next_->run_);
-        s->next_ = NULL;
-    }
-    t->flags_ |= TASK_QUEUED;
-    s->next_ = t;
-    count_queued(s);
+    list_remove(&t->run_);
 }
 
 /* Kinds are few and static: a core meets all of its own soon. */
@@ -125,18 +105,21 @@ void task_spawn(struct sched *s, struct task *t, const struct task_kind *k)
     push_run(s, &s->run_, t);
 }
 
+/* The last woken runs next, while what it was woken for is warm in the cache. It has its turn in
+ * the queue all the same, and keeps it when another one is woken. */
 void task_wake(struct task *t)
 {
-    if (!task_is_live(t) || (t->flags_ & (TASK_QUEUED | TASK_REWAKE)))
-        return;
+    uint8_t state = t->flags_ & (TASK_LIVE_ | TASK_QUEUED | TASK_REWAKE | TASK_RUNNING);
     struct sched *s = t->sched_;
-    s->stats.wakes++;
-    if (t->flags_ & TASK_RUNNING)
-        t->flags_ |= TASK_REWAKE;
-    else if (s->current_)
-        push_next(s, t);
-    else
+    if (state == TASK_LIVE_) {
+        s->stats.wakes++;
+        if (s->current_)
+            s->next_ = t;
         push_run(s, &s->run_, t);
+    } else if (state == (TASK_LIVE_ | TASK_RUNNING)) {
+        s->stats.wakes++;
+        t->flags_ |= TASK_REWAKE;
+    }
 }
 
 /* The only way out of life; `t` may be freed memory afterwards. */
@@ -195,27 +178,26 @@ void task_yield(struct task *t)
     t->flags_ |= TASK_YIELDED;
 }
 
-/* NULL when nothing is queued. */
+/* NULL when nothing is queued. The task still says TASK_QUEUED, and run_depth counts it: the pass
+ * settles that for all that it has polled. */
 static struct task *pick(struct sched *s)
 {
     struct task *t = s->next_;
-    if (t && (s->next_streak_ < SCHED_WAKE_NEXT || list_is_empty(&s->run_))) {
-        if (s->next_streak_ < SCHED_WAKE_NEXT)
-            s->next_streak_++;
-        unqueue(s, t);
-        return t;
-    }
-    s->next_streak_ = 0;
     if (t) {
         s->next_ = NULL;
-        list_push_tail(&s->run_, &t->run_);
+        if (s->next_streak_ < SCHED_WAKE_NEXT) {
+            s->next_streak_++;
+            list_remove(&t->run_);
+            return t;
+        }
     }
-    struct list_node *n = list_first(&s->run_);
-    if (!n)
+    s->next_streak_ = 0;
+    struct list_node *n = s->run_.next, *second = n->next;
+    if (n == &s->run_)
         return NULL;
-    t = container_of(n, struct task, run_);
-    unqueue(s, t);
-    return t;
+    s->run_.next = second;
+    second->prev = &s->run_;
+    return container_of(n, struct task, run_);
 }
 
 static void restart_clock(struct sched *s)
@@ -255,43 +237,25 @@ static void account_poll(struct sched *s, struct sched_kind *k, const struct tas
         record_stall(s, k, t, ns);
 }
 
-/* Woken for nothing: no operation consumed, no turn given up, no end. */
-static bool is_fruitless(const struct task *t, enum poll result)
-{
-    return result == POLL_PENDING && t->budget_ == SCHED_BUDGET_OPS &&
-           (t->flags_ & (TASK_POLLED | TASK_YIELDED | TASK_ABORTED)) == TASK_POLLED;
-}
-
 static enum poll run_poll(struct sched *s, struct task *t)
 {
+    const struct task_kind *kind = t->kind_;
     t->budget_ = SCHED_BUDGET_OPS;
-    t->flags_ |= TASK_RUNNING;
+    t->flags_ = (uint8_t)((t->flags_ & ~TASK_QUEUED) | TASK_RUNNING);
     s->current_ = t;
-    sched_watch_begin_(&s->watch, t->kind_);
-    enum poll result = t->kind_->poll(t);
+    sched_watch_begin_(&s->watch, kind);
+    enum poll result = kind->poll(t);
     atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    s->current_ = NULL;
     return result;
 }
 
-static void poll_task(struct sched *s, struct task *t)
+/* After a poll that did more than to go on waiting; `flags` as it has left them. Apart, so that the
+ * loop stays short. */
+static __attribute__((noinline)) void settle_poll(struct sched *s, struct task *t, enum poll result,
+                                                  uint8_t flags)
 {
-    assert(!s->current_);
-    struct sched_kind *k = &s->kinds[t->kind_slot_];
-    enum poll result = run_poll(s, t);
-    s->stats.polls++;
-    k->polls++;
-    if (s->account_)
-        account_poll(s, k, t);
-    if (is_fruitless(t, result)) {
-        s->stats.fruitless++;
-        k->fruitless++;
-    }
-
-    uint8_t flags = t->flags_;
-    t->flags_ &= ~(TASK_RUNNING | TASK_REWAKE | TASK_YIELDED | TASK_ABORTED);
-    t->flags_ |= TASK_POLLED;
+    s->current_ = NULL;
     if (result == POLL_READY) {
         s->stats.finished++;
         finish(s, t);
@@ -307,19 +271,45 @@ static void poll_task(struct sched *s, struct task *t)
     }
 }
 
-static bool is_pass_spent(const struct sched *s, unsigned polls, uint64_t start)
+static void poll_task(struct sched *s, struct task *t)
 {
-    if (polls >= SCHED_PASS_POLLS)
-        return true;
-    return s->account_ && s->tsc_ - start > s->pass_tsc_;
+    enum poll result = run_poll(s, t);
+    struct sched_kind *k = &s->kinds[t->kind_slot_];
+    uint8_t flags = t->flags_;
+    k->polls++;
+    if (s->account_)
+        account_poll(s, k, t);
+    /* Woken for nothing: no operation consumed, no turn given up, no end. */
+    if (result == POLL_PENDING && t->budget_ == SCHED_BUDGET_OPS &&
+        (flags & (TASK_POLLED | TASK_YIELDED | TASK_ABORTED)) == TASK_POLLED) {
+        s->stats.fruitless++;
+        k->fruitless++;
+    }
+    t->flags_ = TASK_LIVE_ | TASK_POLLED;
+    if (result == POLL_READY || (flags & (TASK_ABORTED | TASK_YIELDED | TASK_REWAKE)))
+        settle_poll(s, t, result, flags);
+}
+
+/* What is queued, within the pass' budget; how many polls. */
+static unsigned poll_queued(struct sched *s, uint64_t start)
+{
+    unsigned polls = 0;
+    struct task *t;
+    while (polls < SCHED_PASS_POLLS && (t = pick(s))) {
+        poll_task(s, t);
+        polls++;
+        if (s->account_ && s->tsc_ - start > s->pass_tsc_)
+            break;
+    }
+    s->current_ = NULL;
+    s->stats.polls += polls;
+    s->stats.run_depth -= polls;
+    return polls;
 }
 
 bool sched_step(struct sched *s, uint64_t now_ns)
 {
     assert(now_ns >= s->now_ && !s->current_);
-    unsigned polls = 0;
-    struct task *t;
-
     s->now_ = now_ns;
     atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
     s->stats.passes++;
@@ -328,10 +318,9 @@ bool sched_step(struct sched *s, uint64_t now_ns)
     unsigned fired = timer_wheel_advance(&s->wheel, now_ns, SCHED_TIMERS_STEP);
     if (fired)
         restart_clock(s);
-    while (!is_pass_spent(s, polls, start) && (t = pick(s))) {
-        poll_task(s, t);
-        polls++;
-    }
+    if (s->stats.run_depth > s->stats.run_depth_max)
+        s->stats.run_depth_max = s->stats.run_depth;
+    unsigned polls = poll_queued(s, start);
     list_splice_tail(&s->run_, &s->yielded_);
     return polls > 0 || fired > 0;
 }

@@ -33,11 +33,12 @@ struct sched_opts {
 };
 
 struct sched_stats {
-    uint64_t polls, passes, spawned, finished, aborted, yields, budget_out, wakes, stalls;
+    uint64_t polls; /* up to the last pass */
+    uint64_t passes, spawned, finished, aborted, yields, budget_out, wakes, stalls;
     uint64_t fruitless;     /* polls after a wake-up that found nothing to do */
     uint32_t live;          /* tasks spawned and not yet dropped */
-    uint32_t run_depth;     /* run queue length now */
-    uint32_t run_depth_max; /* since the start */
+    uint32_t run_depth;     /* run queue length; within a pass also what it has polled so far */
+    uint32_t run_depth_max; /* the most that a pass has found queued */
 };
 
 /* What is kept of one kind of task. */
@@ -81,7 +82,7 @@ struct sched {
     struct list_node yielded_; /* gave up in this pass: run in the next */
     struct list_node all_;
     struct task *current_;
-    struct task *next_; /* wake-next slot */
+    struct task *next_; /* last woken in this pass: in run_, but runs next */
     uint8_t next_streak_;
     bool account_;
     uint64_t tsc_;                                        /* start of the poll that runs now */
