@@ -339,6 +339,9 @@ static void on_message(struct mailbox_item *item)
         c->drain_end = m->deadline;
         proxy_drain(c->proxy, m->deadline);
         break;
+    case CORE_MSG_CONNS:
+        proxy_list_conns(c->proxy, m->conns);
+        break;
     case CORE_MSG_STOP:
         c->stopping = true;
         break;

@@ -13,6 +13,7 @@
 #include "config/snapshot.h"
 #include "dataplane/net/net.h"
 #include "dataplane/port/port.h"
+#include "dataplane/proxy/conn_info.h"
 #include "dataplane/tcp/tcp.h"
 #include "runtime/hist.h"
 #include "runtime/mailbox.h"
@@ -25,6 +26,7 @@ enum core_msg_kind {
     CORE_MSG_STATUS, /* fill `status` */
     CORE_MSG_DRAIN,  /* stop accepting, close idle connections, finish exchanges until `deadline` */
     CORE_MSG_STOP,   /* abort everything and leave the loop */
+    CORE_MSG_CONNS,  /* fill `conns` */
 #ifdef MILLRACE_DEBUG_VERBS
     CORE_MSG_MISBEHAVE, /* start `misbehaviour` (misbehave.h); done at once */
 #endif
@@ -79,6 +81,7 @@ struct core_msg {
     enum core_msg_kind kind;
     uint64_t deadline;                 /* CORE_MSG_DRAIN: monotonic ns */
     struct core_status *status;        /* CORE_MSG_STATUS */
+    struct conns_page *conns;          /* CORE_MSG_CONNS */
     struct misbehaviour *misbehaviour; /* CORE_MSG_MISBEHAVE */
     void (*done)(struct core_msg *m);  /* called on the core's thread when it is finished: set an
                                           atomic and uv_async_send, no more */

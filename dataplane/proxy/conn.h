@@ -7,6 +7,7 @@
 #include "dataplane/http/h1/serialize.h"
 #include "dataplane/http/normalize.h"
 #include "dataplane/http/status.h"
+#include "dataplane/proxy/conn_table.h"
 #include "dataplane/proxy/head_reader.h"
 #include "dataplane/proxy/proxy.h"
 #include "dataplane/upstream/upstream.h"
@@ -49,6 +50,7 @@ struct proxy {
     struct upstreams upstreams;
     struct list_node listeners;
     struct list_node *found; /* the listener that was looked up last, or NULL */
+    struct conn_table conns;
     struct slab clients, exchanges, tunnels;
     struct http_header *fields; /* scratch of a parse: valid until the next one */
     uint16_t nfields;
@@ -71,6 +73,8 @@ struct conn {
     struct listener *listener;
     struct stream *stream;
     struct sleep timer; /* the nearest deadline */
+    uint64_t accepted_at;
+    uint32_t number; /* in proxy.conns */
 };
 
 /* What a step of a state machine says to its loop. */
@@ -101,6 +105,7 @@ struct client {
     struct head_reader head;
     uint64_t since; /* start of the present wait */
     uint32_t discarded;
+    uint32_t requests; /* finished */
     uint8_t state;
     bool keep_alive;  /* what happens after CLIENT_FLUSH */
     uint64_t flushed; /* last time that bytes left `out` */
@@ -110,6 +115,8 @@ extern const struct task_kind client_kind, tunnel_kind;
 void client_start(struct listener *l, struct stream *s);
 void tunnel_start(struct listener *l, struct stream *s);
 size_t tunnel_size(void);
+/* Fills in what only the tunnel knows. */
+void tunnel_info(const struct conn *c, struct conn_info *to);
 
 static inline struct proxy *client_proxy(const struct client *c)
 {

@@ -14,6 +14,8 @@ void conn_init(struct conn *c, struct listener *l, struct stream *s, const struc
     list_push_tail(&l->conns, &c->node);
     l->live++;
     l->count.accepted++;
+    c->accepted_at = sched_now(l->proxy->sched);
+    c->number = conn_table_put(&l->proxy->conns, c);
     task_spawn(l->proxy->sched, &c->task, kind);
 }
 
@@ -21,6 +23,7 @@ void conn_fini(struct conn *c)
 {
     sleep_cancel(&c->timer);
     list_remove(&c->node);
+    conn_table_take(&c->listener->proxy->conns, c->number);
     assert(c->listener->live > 0);
     c->listener->live--;
     if (c->stream)
@@ -62,6 +65,7 @@ void proxy_free(struct proxy *p)
     slab_fini(&p->clients);
     slab_fini(&p->exchanges);
     slab_fini(&p->tunnels);
+    conn_table_fini(&p->conns);
     free(p->fields);
     free(p->path);
     free(p);

@@ -11,6 +11,7 @@
 
 #include "config/snapshot.h"
 #include "dataplane/proxy/access_log.h"
+#include "dataplane/proxy/conn_info.h"
 #include "dataplane/stream/rope.h"
 #include "dataplane/tcp/tcp.h"
 #include "runtime/sched.h"
@@ -54,6 +55,9 @@ struct proxy_counters {
     uint32_t clients, exchanges, tunnels; /* live */
 };
 void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters);
+
+/* Fills the page and says where the next one begins (conn_info.h). */
+void proxy_list_conns(struct proxy *p, struct conns_page *page);
 
 /* Counters by name, for core_status; `visit` is called once for each. */
 struct listener;

@@ -37,6 +37,7 @@ void record_finish(struct access_record *r, struct client *c, uint64_t started, 
     struct listener_counters *count = &c->c.listener->count;
     struct proxy *p = client_proxy(c);
     uint64_t now = sched_now(p->sched);
+    c->requests++;
     count->requests++;
     count->bytes_in += r->bytes_in;
     count->bytes_out += r->bytes_out;

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <string.h>
 
 #include "dataplane/proxy/conn.h"
 
@@ -175,6 +176,18 @@ static void tunnel_drop(struct task *task)
 }
 
 const struct task_kind tunnel_kind = {"tunnel", tunnel_poll, tunnel_drop, sizeof(struct tunnel)};
+
+void tunnel_info(const struct conn *c, struct conn_info *to)
+{
+    const struct tunnel *t = container_of(c, struct tunnel, c);
+    to->state = t->state == TUNNEL_OPEN ? CONN_STATE_tunnel : CONN_STATE_dialing;
+    to->attempts = t->attempts;
+    record_text(to->upstream, sizeof(to->upstream), t->upstream->name, strlen(t->upstream->name));
+    if (!t->conn)
+        return;
+    to->endpoint_addr = t->conn->endpoint->addr;
+    to->endpoint_port = t->conn->endpoint->port;
+}
 
 size_t tunnel_size(void)
 {

@@ -31,6 +31,14 @@ struct stream_info {
     uint64_t bytes_in, bytes_out, retransmits;
 };
 
+/* What only someone who looks at single connections wants to know. */
+struct stream_detail {
+    const char *state;                              /* a literal: TCP's name for it */
+    uint64_t moved_at;                              /* ns: the last segment, either way */
+    uint32_t cwnd, unacked, send_queue, recv_queue; /* bytes */
+    uint32_t rto_us;
+};
+
 struct stream_ops {
     ssize_t (*read)(struct stream *s, struct rope *dst, uint64_t max);
     ssize_t (*write)(struct stream *s, struct rope *src);
@@ -42,6 +50,7 @@ struct stream_ops {
     void (*close)(struct stream *s);
     void (*abort)(struct stream *s);
     void (*info)(const struct stream *s, struct stream_info *ret_info);
+    void (*detail)(const struct stream *s, struct stream_detail *ret_detail);
 };
 
 struct stream {
@@ -137,6 +146,11 @@ static inline void stream_abort(struct stream *s)
 static inline void stream_get_info(const struct stream *s, struct stream_info *ret_info)
 {
     s->ops->info(s, ret_info);
+}
+
+static inline void stream_get_detail(const struct stream *s, struct stream_detail *ret_detail)
+{
+    s->ops->detail(s, ret_detail);
 }
 
 #endif

@@ -163,6 +163,20 @@ static void op_info(const struct stream *s, struct stream_info *ret_info)
     };
 }
 
+static void op_detail(const struct stream *s, struct stream_detail *ret_detail)
+{
+    const struct tcb *tcb = tcb_of(s);
+    *ret_detail = (struct stream_detail){
+        .state = tcp_state_name(tcb->state),
+        .moved_at = tcb->heard_at > tcb->sent_at ? tcb->heard_at : tcb->sent_at,
+        .cwnd = tcb->cc.cwnd,
+        .unacked = tcb->snd_max - tcb->snd_una,
+        .send_queue = (uint32_t)tcb->snd.len,
+        .recv_queue = (uint32_t)tcb->rcv.len,
+        .rto_us = (uint32_t)(rtt_timeout(&tcb->rtt, tcb->backoffs) / 1000),
+    };
+}
+
 const struct stream_ops tcb_stream_ops = {
     .read = op_read,
     .write = op_write,
@@ -174,4 +188,5 @@ const struct stream_ops tcb_stream_ops = {
     .close = tcb_close,
     .abort = tcb_abort,
     .info = op_info,
+    .detail = op_detail,
 };
