@@ -28,6 +28,7 @@
 
 #define PROGRAM_MAX 400
 #define FRAMES_MAX  32
+#define SANITIZERS  4
 
 #ifndef __x86_64__
 #error "knows the registers and the calls of x86-64 only"
@@ -41,6 +42,12 @@ struct armed {
     uint64_t since, tried; /* ns: begun, and last tried */
 };
 static _Thread_local struct armed armed;
+
+/* A sanitizer's own instructions. */
+struct text_range {
+    uint64_t from, to;
+};
+static _Thread_local struct text_range sanitizers[SANITIZERS];
 
 static const char *const call_names[] = {
 #include "runtime/syscall_names.h"
@@ -149,11 +156,33 @@ static bool spin_for_lock(const siginfo_t *info, ucontext_t *u)
     return true;
 }
 
+static bool is_sanitizer(uintptr_t at)
+{
+    for (unsigned i = 0; i < SANITIZERS; i++)
+        if (at >= sanitizers[i].from && at < sanitizers[i].to)
+            return true;
+    return false;
+}
+
+/* A sanitizer that reports a fault calls libc too, to ask for the terminal or to read symbols: it
+ * is refused, and does without. A task that comes through an interceptor is one frame of it only.
+ */
+static bool is_sanitizers_report(const void *context)
+{
+    uintptr_t frames[FRAMES_MAX];
+    unsigned n = frames_of_context(context, frames, FRAMES_MAX), first = 0;
+    while (first < n && !is_sanitizer(frames[first]))
+        first++;
+    return first + 1 < n && is_sanitizer(frames[first + 1]);
+}
+
 static void on_trap(int number, siginfo_t *info, void *context)
 {
     (void)number;
     int saved = errno;
-    if (!spin_for_lock(info, context))
+    if (is_sanitizers_report(context))
+        answer(context, -EPERM);
+    else if (!spin_for_lock(info, context))
         report(info->si_syscall, context);
     errno = saved;
 }
@@ -240,15 +269,20 @@ static void allow_text(struct program *p, uint64_t from, uint64_t to)
  * its interceptors goes on to libc and is seen. */
 static int allow_sanitizer(struct dl_phdr_info *info, size_t size, void *ctx)
 {
+    struct text_range *r = sanitizers;
     (void)size;
     if (!strstr(info->dlpi_name, "/libasan.so") && !strstr(info->dlpi_name, "/libubsan.so") &&
         !strstr(info->dlpi_name, "/libtsan.so"))
         return 0;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
-        if (h->p_type == PT_LOAD && (h->p_flags & PF_X))
-            allow_text(ctx, info->dlpi_addr + h->p_vaddr,
-                       info->dlpi_addr + h->p_vaddr + h->p_memsz);
+        while (r < sanitizers + SANITIZERS && r->to)
+            r++;
+        if (h->p_type != PT_LOAD || !(h->p_flags & PF_X) || r == sanitizers + SANITIZERS)
+            continue;
+        r->from = info->dlpi_addr + h->p_vaddr;
+        r->to = r->from + h->p_memsz;
+        allow_text(ctx, r->from, r->to);
     }
     return 0;
 }
@@ -263,6 +297,7 @@ static void build(struct program *p, const struct trap_opts *o)
 #include "runtime/trap_calls.def"
 #undef CALL
 #undef CALL_IF
+    memset(sanitizers, 0, sizeof(sanitizers));
     if (o->wake_fd >= 0)
         allow_if(p, SYS_read, 0, ~0u, (uint32_t)o->wake_fd);
     if (o->idle)

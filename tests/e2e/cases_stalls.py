@@ -59,7 +59,7 @@ def ask_on(times, stop):
             start = time.monotonic()
             equal(c.send("GET /none HTTP/1.1\nHost: a\n\n").answer().status, 404, "status")
             times.append((start, time.monotonic() - start))
-            time.sleep(0.005)
+            stop.wait(0.005)
 
 
 def worst(times, since, until_):
@@ -75,12 +75,11 @@ def block(_):
         threads = [threading.Thread(target=ask_on, args=(t, stop)) for t in all_times]
         for t in threads:
             t.start()
-        time.sleep(2)
+        until(lambda: all(len(t) >= 100 for t in all_times), 30, "every connection is served")
         began = time.monotonic()
         check(misbehave(proxy)["ok"], "the order is taken")
         until(lambda: any(not s["running"] for _, s in stalls(proxy, "misbehaviour")), 20,
               "the stall is recorded", pause=0.05)
-        time.sleep(1)
         stop.set()
         for t in threads:
             t.join()

@@ -279,6 +279,25 @@ static void a_lock_held_shortly_is_waited_for_and_one_held_long_is_a_block(void 
         fail_msg("status %#x, said: %s", status, said);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+static void call_out_of_bounds(void)
+{
+    static volatile size_t size = 10;
+    volatile char *c = malloc(size);
+    c[size + 2] = 1;
+}
+
+static void a_sanitizers_report_comes_through(void **state)
+{
+    static char said[65536];
+    (void)state;
+    int status = in_child(run_on_a_core, call_out_of_bounds, said, sizeof(said));
+    if (!status || !strstr(said, "heap-buffer-overflow") || !strstr(said, "allocated by") ||
+        strstr(said, "must not block"))
+        fail_msg("status %#x, said: %s", status, said);
+}
+#endif
+
 #define story(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -287,6 +306,9 @@ int main(void)
         story(a_blocking_call_ends_the_process_and_is_named),
         story(what_a_core_needs_goes_through),
         story(a_lock_held_shortly_is_waited_for_and_one_held_long_is_a_block),
+#ifdef __SANITIZE_ADDRESS__
+        story(a_sanitizers_report_comes_through),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
