@@ -158,7 +158,7 @@ def table(rows):
 def parse():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--only", type=lambda v: v.split(","), default=[])
     p.add_argument("--no-tokio", action="store_true")
     args = p.parse_args()
