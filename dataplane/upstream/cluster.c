@@ -22,6 +22,8 @@ void upstream_maybe_free(struct upstream *up)
 {
     if (!up->removed_ || up->refs_ || !list_is_empty(&up->endpoints_))
         return;
+    if (up->set_->found_ == &up->node_)
+        up->set_->found_ = NULL;
     list_remove(&up->node_);
     slab_put(&up->set_->upstreams_, up);
 }
@@ -66,14 +68,21 @@ void upstreams_fini(struct upstreams *u)
     slab_fini(&u->upstreams_);
 }
 
+/* Snapshots have them in much the same order as the one before: from where the last one was found
+ * the next is mostly one step away. */
 static struct upstream *find(struct upstreams *u, const char *name)
 {
-    list_for_each(n, &u->all_)
-    {
+    struct list_node *from = u->found_ ? u->found_ : &u->all_, *n = from;
+    do {
+        n = n->next;
+        if (n == &u->all_)
+            continue;
         struct upstream *up = container_of(n, struct upstream, node_);
-        if (!up->removed_ && strcmp(up->name, name) == 0)
+        if (!up->removed_ && strcmp(up->name, name) == 0) {
+            u->found_ = n;
             return up;
-    }
+        }
+    } while (n != from);
     return NULL;
 }
 
@@ -172,10 +181,13 @@ int upstreams_apply(struct upstreams *u, const struct snapshot *s)
         free(table);
         return err;
     }
+    list_for_each(n, &u->all_) container_of(n, struct upstream, node_)->named_ = false;
+    for (size_t i = 0; i < s->nupstreams; i++)
+        table[i]->named_ = true;
     list_for_each_safe(n, tmp, &u->all_)
     {
         struct upstream *up = container_of(n, struct upstream, node_);
-        if (!up->removed_ && !snapshot_upstream(s, up->name))
+        if (!up->removed_ && !up->named_)
             upstream_remove(up);
     }
     for (size_t i = 0; i < s->nupstreams; i++)

@@ -38,6 +38,7 @@ struct upstream {
     uint32_t nendpoints;
     uint32_t next_; /* round robin */
     bool removed_;
+    bool named_; /* by the snapshot that is being applied */
     enum config_balance balance;
     uint64_t connect_timeout, request_timeout, idle_timeout;
     uint32_t pool;
@@ -74,6 +75,7 @@ struct upstreams {
     struct tcp *tcp;
     struct rng rng;
     struct list_node all_;
+    struct list_node *found_; /* of all_: looked up last; or NULL */
     struct upstream **by_index_; /* of the snapshot applied last */
     size_t nby_index_;
     struct slab conns_, endpoints_, upstreams_;
