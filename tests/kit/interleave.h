@@ -60,7 +60,8 @@ struct interleave_case {
     void (*tear_down)(void);  /* after each, also a failed or an abandoned one; may be NULL */
     const char *(*end)(void); /* when nothing moves any more: what is wrong, or NULL; may be NULL */
     const struct interleave_mutation *mutation; /* NULL: the code as it is */
-    bool try_all; /* do not ask which order of two steps matters: slower, for the same answer */
+    const char *hint; /* an expression whose value may be any: taken as plain; NULL: none */
+    bool try_all;     /* do not ask which order of two steps matters: slower, for the same answer */
 };
 
 struct interleave_result {
