@@ -3,10 +3,11 @@
  *
  * Each core leases permits from one atomic word in chunks of max(1, limit / (8 * cores)) and serves
  * its tasks from them; it keeps at most two chunks unused, and gives them back when it has not
- * needed any for PERMITS_IDLE_NS. As soon as any core waits (one bit a core), or the limit falls,
- * the caches of all drop to nothing, what is released goes to the word, and the waiting cores get
- * it in turn, by a message to their mailbox. Cores take turns; within a core it is first in, first
- * out, or what the discipline says. Who comes while others wait queues behind them.
+ * needed any for PERMITS_IDLE_NS. As soon as any core waits (one bit a core), the caches of all
+ * drop to nothing, what is released goes to the word, and the waiting cores get it in turn, by a
+ * message to their mailbox. Cores take turns; within a core it is first in, first out, or what the
+ * discipline says. Who comes while others wait queues behind them. A cache from before the limit
+ * fell isn't used any more.
  *
  * Exactly: permits in flight, all cores together, never exceed the limit at any instant. After
  * permits_set_limit() with a lower one has returned, nothing is granted until what is in flight is
@@ -60,8 +61,9 @@ struct permits_opts {
     unsigned cores;                              /* 1 to PERMITS_MAX_CORES */
     uint32_t queue;                              /* waiters of each core, at the most */
     const struct permits_discipline *discipline; /* NULL: permits_fifo */
-    /* Called on every core that has joined when someone begins to wait: a chance to release what
-     * is held without need (idle connections). May be NULL. */
+    /* Called on every core that has joined, from its mailbox, when someone begins to wait (and
+     * sometimes while someone does): a chance to release what is held without need (idle
+     * connections). Whoever releases later looks at permits_is_wanted(). May be NULL. */
     void (*wanted)(struct permits_core *c);
 };
 
@@ -70,7 +72,7 @@ struct permits_core {
     struct permits *permits_;
     uint32_t cached_;     /* leased and unused */
     uint32_t cached_max_; /* two chunks, at the size of the last lease */
-    uint64_t epoch_;      /* of permits_, as far as this core has acted on it */
+    uint64_t epoch_;      /* of permits_, under which the cache was leased */
     struct counter in_use_;
     bool keeps_; /* what is released may be cached; others know (holders_) */
     bool used_;  /* the cache, since the idle timer looked */
@@ -86,15 +88,15 @@ struct permits_core {
     struct counter waits, refused, timed_out, waiting;
 
     /* Written by whoever has a message. */
-    _Alignas(64) struct mailbox_item item_;
+    _Alignas(64) _Atomic uint32_t gifts_; /* permits leased for us by others */
+    struct mailbox_item item_;
     struct mailbox *mailbox_;
 };
 
 struct permits {
     /* Read by all, written only when a wait begins or ends, or the limit changes. */
     _Alignas(64) atomic_uint_fast64_t waiting_; /* cores with a queue */
-    atomic_uint_fast64_t epoch_;                /* limits lowered so far */
-    atomic_bool closed_;
+    atomic_uint_fast64_t epoch_;                /* moves when the limit falls; bit 0: closed */
     unsigned ncores_;
     uint32_t queue_max_;
     const struct permits_discipline *discipline_;
@@ -194,16 +196,21 @@ static inline bool permits_is_calm_(const struct permits_core *c)
            atomic_load_explicit(&p->epoch_, memory_order_relaxed) == c->epoch_;
 }
 
-/* 0, -EAGAIN or -ESHUTDOWN; never overtakes a waiter. */
-static inline int permits_try(struct permits_core *c, struct leased_permit *ret_permit)
+static inline bool permits_try_cache_(struct permits_core *c, struct leased_permit *ret_permit)
 {
     if (c->cached_ == 0 || !permits_is_calm_(c))
-        return permits_try_slow_(c, ret_permit);
+        return false;
     c->cached_--;
     c->used_ = true;
     counter_add(&c->in_use_, 1);
     ret_permit->core_ = c;
-    return 0;
+    return true;
+}
+
+/* 0, -EAGAIN or -ESHUTDOWN; never overtakes a waiter. */
+static inline int permits_try(struct permits_core *c, struct leased_permit *ret_permit)
+{
+    return permits_try_cache_(c, ret_permit) ? 0 : permits_try_slow_(c, ret_permit);
 }
 
 /* Gives it back and lets in who waits for it; no-op when none is held. */
