@@ -13,7 +13,7 @@
 #include "bench/micro/measure.h"
 
 static const struct measure *const groups[] = {measures_tasks, measures_timers, measures_sync,
-                                               measures_cores};
+                                               measures_permits, measures_cores};
 
 #define GROUPS (sizeof(groups) / sizeof(groups[0]))
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::sync;
 
-use crate::{black_box, pin, runtime, Cpus, Samples, SAMPLES};
+use crate::{black_box, pin, runtime, CpuTime, Cpus, Samples, SAMPLES};
 
 pub fn mpsc(cpus: Cpus) -> Samples {
     const ITEMS: u64 = 100_000;
@@ -55,17 +55,17 @@ pub fn semaphore(cpus: Cpus) -> Samples {
                         pin(cpu);
                         runtime().block_on(async {
                             ready.wait();
-                            let start = Instant::now();
+                            let start = CpuTime::now();
                             for _ in 0..ROUNDS {
                                 drop(black_box(semaphore.acquire().await.expect("it is open")));
                             }
-                            start.elapsed().as_nanos() as f64
+                            start.ns_each(ROUNDS)
                         })
                     })
                 })
                 .collect();
             let took: f64 = sides.into_iter().map(|s| s.join().expect("it ends")).sum();
-            took / (2 * ROUNDS) as f64
+            took / 2.0
         })
         .collect()
 }
