@@ -21,6 +21,7 @@ struct verb {
     struct arg args[ARGS_MAX];
 };
 
+static const char *const status_details[] = {"buckets", NULL};
 static const char *const overrides_choices[] = {"keep", "drop", NULL};
 static const char *const upstream_actions[] = {"drain", "undrain", "weight",
                                                "limit", "reset",   NULL};
@@ -30,7 +31,7 @@ static const char *const misbehave_choices[] = {"compute", "sleep", NULL};
 #endif
 
 static const struct verb verbs[ADMIN_VERBS] = {
-    [ADMIN_STATUS] = {"status", {{NULL}}},
+    [ADMIN_STATUS] = {"status", {{"detail", ARG_CHOICE, status_details, false}}},
     [ADMIN_RELOAD] = {"reload",
                       {{"if_version", ARG_NUMBER, NULL, false},
                        {"overrides", ARG_CHOICE, overrides_choices, false}}},
@@ -48,6 +49,11 @@ static const struct verb verbs[ADMIN_VERBS] = {
     [ADMIN_CONFIG] = {"config", {{NULL}}},
     [ADMIN_DRAIN] = {"drain", {{NULL}}},
     [ADMIN_STALLS] = {"stalls", {{NULL}}},
+    [ADMIN_CONNS] = {"conns",
+                     {{"listener", ARG_TEXT, NULL, false},
+                      {"client", ARG_TEXT, NULL, false},
+                      {"state", ARG_TEXT, NULL, false},
+                      {"limit", ARG_NUMBER, NULL, false}}},
     [ADMIN_PING] = {"ping", {{NULL}}},
 #ifdef MILLRACE_DEBUG_VERBS
     [ADMIN_MISBEHAVE] = {"misbehave",

@@ -20,6 +20,7 @@ enum admin_verb {
     ADMIN_CONFIG,
     ADMIN_DRAIN,
     ADMIN_STALLS,
+    ADMIN_CONNS,
     ADMIN_PING,
 #ifdef MILLRACE_DEBUG_VERBS
     ADMIN_MISBEHAVE, /* debug builds: a task that holds its core up (dataplane/misbehave.h) */

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "config/reference.h"
+#include "config/units.h"
 #include "control/supervisor.h"
 #include "control/version.h"
 #include "dataplane/engine.h"
@@ -63,6 +64,10 @@ static const struct verb verbs[] = {
      "drain|undrain [ENDPOINT], weight ENDPOINT N, limit KEY VALUE, reset [ENDPOINT]"},
     {"drain", cli_drain, "socket json", 0, "",
      "have it finish what it has begun and end; waits for that"},
+    {"top", cli_top, "socket json once interval", 0, "",
+     "how it is, live: rates between two looks; q ends it"},
+    {"conns", cli_conns, "socket json filters", 0, "",
+     "its clients' connections: who, since when, doing what"},
     {"stalls", cli_stalls, "socket json", 0, "", "what has held a core up, and where in the code"},
     {"version", cli_version, "json", 0, "", "print versions"},
     {"help", cli_help, "", 0, "", "this text"},
@@ -85,6 +90,10 @@ static void usage(FILE *f)
             "  --keep-overrides   with reload, rollback: what `upstream` has set stays (default)\n"
             "  --drop-overrides   with reload, rollback: it goes\n"
             "  --list             with rollback: the versions that are kept\n"
+            "  --once             with top: one frame, of one interval\n"
+            "  --interval TIME    with top: between two looks (default 1s)\n"
+            "  --listener NAME, --client ADDRESS[/BITS], --state STATE, --limit N\n"
+            "                     with conns: only those, at most N of them (default 1000)\n"
             "\n"
             "Signals to a running instance: HUP reload, TERM drain, INT stop, USR1 reopen the "
             "access log.\n"
@@ -171,9 +180,10 @@ static const char *option_value(const char *name, int argc, char **argv, int *i)
 
 static int wrong_option(const char *arg)
 {
-    static const char *const names[] = {"--config",         "--socket",     "--json",
-                                        "--budget",         "--if-version", "--keep-overrides",
-                                        "--drop-overrides", "--list",       "--help"};
+    static const char *const names[] = {
+        "--config",         "--socket",         "--json",  "--budget", "--if-version",
+        "--keep-overrides", "--drop-overrides", "--list",  "--once",   "--interval",
+        "--listener",       "--client",         "--state", "--limit",  "--help"};
 
     return wrong("unknown option", arg, names, sizeof(names) / sizeof(names[0]));
 }
@@ -200,6 +210,7 @@ static bool *flag_of(struct cli_options *o, const char *arg, const char **ret_op
         {"--json", "json", &o->json},
         {"--budget", "budget", &o->budget},
         {"--list", "list", &o->list},
+        {"--once", "once", &o->once},
         {"--keep-overrides", "overrides", &o->keep_overrides},
         {"--drop-overrides", "overrides", &o->drop_overrides},
     };
@@ -213,42 +224,61 @@ static bool *flag_of(struct cli_options *o, const char *arg, const char **ret_op
     return NULL;
 }
 
-static int parse_number(const char *arg, const char *value, uint64_t *ret)
-{
-    char *end;
+enum value_kind { VALUE_TEXT, VALUE_NUMBER, VALUE_DURATION };
 
-    errno = 0;
-    *ret = strtoull(value, &end, 10);
-    if (*value >= '0' && *value <= '9' && !*end && !errno)
+struct valued {
+    const char *name, *option; /* the verb's word for it; NULL: every verb takes it */
+    enum value_kind kind;
+    void *place; /* const char *, or uint64_t */
+    bool *given; /* set, unless NULL */
+};
+
+static int parse_value(const struct valued *d, const char *value)
+{
+    int e = 0;
+
+    if (d->given)
+        *d->given = true;
+    if (!*value) {
+        fprintf(stderr, "millrace: --%s needs a value\n", d->name);
+        return 2;
+    }
+    if (d->kind == VALUE_TEXT)
+        *(const char **)d->place = value;
+    else if (d->kind == VALUE_NUMBER)
+        e = units_parse_integer(value, strlen(value), d->place);
+    else
+        e = units_parse_duration(value, strlen(value), d->place);
+    if (!e)
         return 0;
-    fprintf(stderr, "millrace: %s needs a number, not \"%s\"\n", arg, value);
+    fprintf(stderr, "millrace: --%s needs a %s, not \"%s\"\n", d->name,
+            d->kind == VALUE_NUMBER ? "number" : "duration like 500ms", value);
     return 2;
 }
 
 /* --NAME VALUE. -1: it is none of these. */
 static int parse_valued(const struct verb *v, struct cli_options *o, int argc, char **argv, int *i)
 {
-    const char *arg = argv[*i], *value;
+    const struct valued all[] = {
+        {"config", NULL, VALUE_TEXT, &o->config, &o->config_given},
+        {"socket", "socket", VALUE_TEXT, &o->socket, NULL},
+        {"if-version", "if-version", VALUE_NUMBER, &o->if_version, &o->has_if_version},
+        {"listener", "filters", VALUE_TEXT, &o->listener, NULL},
+        {"client", "filters", VALUE_TEXT, &o->client, NULL},
+        {"state", "filters", VALUE_TEXT, &o->state, NULL},
+        {"limit", "filters", VALUE_NUMBER, &o->limit, NULL},
+        {"interval", "interval", VALUE_DURATION, &o->interval, NULL},
+    };
 
-    if ((value = option_value("config", argc, argv, i))) {
-        o->config = value;
-        o->config_given = true;
-    } else if ((value = option_value("socket", argc, argv, i))) {
-        if (!strstr(v->options, "socket"))
-            return not_for(v, "--socket");
-        o->socket = value;
-    } else if ((value = option_value("if-version", argc, argv, i))) {
-        if (!strstr(v->options, "if-version"))
-            return not_for(v, "--if-version");
-        o->has_if_version = true;
-        return parse_number("--if-version", value, &o->if_version);
-    } else {
-        return -1;
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        const char *arg = argv[*i], *value = option_value(all[k].name, argc, argv, i);
+        if (!value)
+            continue;
+        if (all[k].option && !strstr(v->options, all[k].option))
+            return not_for(v, arg);
+        return parse_value(&all[k], value);
     }
-    if (*value)
-        return 0;
-    fprintf(stderr, "millrace: %s needs a value\n", arg);
-    return 2;
+    return -1;
 }
 
 static int parse_word(const struct verb *v, struct cli_options *o, const char *word)

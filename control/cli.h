@@ -12,10 +12,12 @@
 struct cli_options {
     const char *config; /* never NULL */
     const char *socket; /* NULL: not given */
-    bool config_given, json, budget, list;
+    bool config_given, json, budget, list, once;
     bool keep_overrides, drop_overrides, has_if_version;
     uint64_t if_version;
-    const char *words[CLI_MAX_WORDS]; /* what stands beside the options */
+    const char *listener, *client, *state; /* NULL: any */
+    uint64_t limit, interval;              /* connections; ns. 0: not given */
+    const char *words[CLI_MAX_WORDS];      /* what stands beside the options */
     unsigned nwords;
 };
 
@@ -28,6 +30,8 @@ int cli_misused(const char *verb, const char *usage);
 int cli_status(const struct cli_options *o);
 int cli_drain(const struct cli_options *o);
 int cli_stalls(const struct cli_options *o); /* cli_stalls.c */
+int cli_conns(const struct cli_options *o);  /* cli_conns.c */
+int cli_top(const struct cli_options *o);    /* cli_top.c */
 
 /* cli_change.c: those that change its configuration. */
 int cli_reload(const struct cli_options *o);

@@ -123,6 +123,11 @@ int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, char *
     return 0;
 }
 
+int client_fd(const struct client *c)
+{
+    return c->fd;
+}
+
 void client_close(struct client *c)
 {
     if (!c)

@@ -15,6 +15,8 @@ int client_send(struct client *c, const json_t *request, char *err, size_t err_l
  * a new reference; -errno with a line in err (-ECONNRESET: the daemon has hung up). */
 int client_receive(struct client *c, int timeout_ms, json_t **ret_answer, char *err,
                    size_t err_len);
+/* Readable when something has come. */
+int client_fd(const struct client *c);
 void client_close(struct client *c);
 
 #endif

@@ -117,6 +117,33 @@ static json_t *core_to_json(unsigned i, const struct status_core *c)
     return o;
 }
 
+static json_t *buckets(const struct hist *h)
+{
+    json_t *a = json_array();
+
+    for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+        uint64_t end = hist_bucket_end(i);
+        if (h->buckets[i])
+            json_array_append_new(a, json_pack("[o, o]", number(end > INT64_MAX ? h->max : end),
+                                               number(h->buckets[i])));
+    }
+    return a;
+}
+
+void status_add_buckets(json_t *status, const struct status_view *v)
+{
+    for (unsigned i = 0; i < v->ncores; i++) {
+        const struct core_status *s = v->cores[i].s;
+        json_t *o = json_array_get(json_object_get(status, "cores"), i);
+        if (!s || !o)
+            continue;
+        json_object_set_new(json_object_get(json_object_get(o, "loop"), "pass"), "buckets",
+                            buckets(&s->pass_ns));
+        json_object_set_new(json_object_get(json_object_get(o, "tasks"), "poll"), "buckets",
+                            buckets(&s->poll_ns));
+    }
+}
+
 static json_t *address(const struct config_addr *a)
 {
     const uint8_t *b = (const uint8_t *)&a->addr;

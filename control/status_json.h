@@ -11,6 +11,10 @@
 /* A new reference; NULL: no memory. */
 json_t *status_to_json(const struct process_info *p, const struct status_view *v);
 
+/* Adds to it what the latency histograms hold: "buckets": [[largest value in ns, count], …] to each
+ * core's loop.pass and tasks.poll, empty ones left out. */
+void status_add_buckets(json_t *status, const struct status_view *v);
+
 /* The same for people: a table made of that JSON, which may come from another version of us. */
 void status_print(const json_t *status, FILE *f);
 

@@ -261,6 +261,8 @@ static int start_admin(struct supervisor *s)
     char err[512];
 
     int e = status_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->status);
+    if (!e)
+        e = conns_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->conns);
     if (e)
         return fail(s, "out of memory");
     if (o.path && admin_new(&s->loop, &o, &s->admin, err, sizeof(err)))
@@ -359,10 +361,12 @@ static void finish(struct supervisor *s)
 {
     supervisor_end_reloads(s);
     supervisor_end_asks(s);
+    supervisor_end_conns(s);
     admin_close(s->admin);
     metrics_close(s->metrics);
     source_close(s->source);
     status_close(s->status);
+    conns_close(s->conns);
     log_set_access_rings(s->log, NULL, 0);
     if (s->engine && engine_stop(s->engine, STOP_WAIT_MS)) {
         fail(s, "a core does not stop: leaving it behind");
@@ -394,6 +398,7 @@ int supervisor_run(const struct supervisor_opts *o)
     s->started = supervisor_now();
     s->started_wall = supervisor_wall_now();
     list_init(&s->asks);
+    list_init(&s->conns_waiters);
     list_init(&s->reloads);
     signal(SIGPIPE, SIG_IGN);
 

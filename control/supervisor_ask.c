@@ -18,6 +18,7 @@ struct ask {
     struct supervisor *s;
     struct admin_request *admin;
     struct metrics_request *metrics;
+    bool buckets;
 };
 
 static void fill_ports(struct supervisor *s, const struct snapshot *c, struct process_info *p)
@@ -77,6 +78,15 @@ static void answer_metrics(struct ask *a, const struct process_info *p, const st
     metrics_reply(a->metrics, text, len);
 }
 
+static void answer_status(struct ask *a, const struct process_info *p, const struct status_view *v)
+{
+    json_t *status = status_to_json(p, v);
+
+    if (status && a->buckets)
+        status_add_buckets(status, v);
+    admin_reply(a->admin, status);
+}
+
 static void on_status(struct status_request *r, const struct status_view *v)
 {
     struct ask *a = container_of(r, struct ask, request);
@@ -85,14 +95,15 @@ static void on_status(struct status_request *r, const struct status_view *v)
     fill_info(a->s, &p);
     list_remove(&a->node);
     if (a->admin)
-        admin_reply(a->admin, status_to_json(&p, v));
+        answer_status(a, &p, v);
     else
         answer_metrics(a, &p, v);
     free(a);
 }
 
 /* False: no memory; nobody was answered. */
-static bool ask(struct supervisor *s, struct admin_request *admin, struct metrics_request *metrics)
+static bool ask(struct supervisor *s, struct admin_request *admin, struct metrics_request *metrics,
+                bool buckets)
 {
     struct ask *a = calloc(1, sizeof(*a));
 
@@ -101,6 +112,7 @@ static bool ask(struct supervisor *s, struct admin_request *admin, struct metric
     a->s = s;
     a->admin = admin;
     a->metrics = metrics;
+    a->buckets = buckets;
     a->request.fn = on_status;
     list_push_tail(&s->asks, &a->node);
     status_ask(s->status, &a->request);
@@ -109,7 +121,7 @@ static bool ask(struct supervisor *s, struct admin_request *admin, struct metric
 
 void supervisor_on_metrics(void *ctx, struct metrics_request *r)
 {
-    if (!ask(ctx, NULL, r))
+    if (!ask(ctx, NULL, r, false))
         metrics_reply(r, NULL, 0);
 }
 
@@ -167,7 +179,7 @@ void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_
 
     switch (call->verb) {
     case ADMIN_STATUS:
-        if (!ask(s, r, NULL))
+        if (!ask(s, r, NULL, admin_text(call, "detail") != NULL))
             admin_refuse(r, "out of memory", NULL);
         break;
     case ADMIN_RELOAD:
@@ -184,6 +196,9 @@ void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_
         break;
     case ADMIN_DRAIN:
         supervisor_drain(s, "asked on the admin socket", r);
+        break;
+    case ADMIN_CONNS:
+        supervisor_conns(s, call, r);
         break;
     case ADMIN_STALLS:
         admin_reply(r, stalls_to_json(&s->cores, supervisor_now(), clock_wall_offset()));

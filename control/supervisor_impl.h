@@ -5,6 +5,7 @@
 #include <uv.h>
 
 #include "control/admin.h"
+#include "control/conns.h"
 #include "control/cores.h"
 #include "control/drain.h"
 #include "control/log.h"
@@ -48,8 +49,10 @@ struct supervisor {
     struct notify notify;
     struct drain drain;
     struct status *status;
-    struct status_request nudge;   /* a question whose answer nobody needs wakes sleeping cores */
-    struct status_request drained; /* have draining listeners become empty? */
+    struct conns *conns;
+    struct list_node conns_waiters; /* struct conns_waiter */
+    struct status_request nudge;    /* a question whose answer nobody needs wakes sleeping cores */
+    struct status_request drained;  /* have draining listeners become empty? */
     struct admin *admin;
     struct metrics *metrics;
     int lock; /* of the admin socket; -1: none */
@@ -69,6 +72,10 @@ void supervisor_on_admin(void *ctx, const struct admin_call *call, struct admin_
 void supervisor_on_metrics(void *ctx, struct metrics_request *r);
 /* Answers whoever still waits, before the sockets close. */
 void supervisor_end_asks(struct supervisor *s);
+
+/* supervisor_conns.c: the list of connections. */
+void supervisor_conns(struct supervisor *s, const struct admin_call *call, struct admin_request *r);
+void supervisor_end_conns(struct supervisor *s);
 
 /* supervisor_reload.c: changes of the configuration. `call` gives the options, NULL: none. */
 void supervisor_reload(struct supervisor *s, const char *why, const struct admin_call *call,

@@ -1,10 +1,18 @@
 """What can be seen of a running instance, and how it tells systemd."""
 
 import ctypes
+import fcntl
+import json
 import os
+import pty
 import re
+import select
 import signal
 import socket
+import struct
+import subprocess
+import termios
+import threading
 import time
 
 from cases import case
@@ -12,7 +20,7 @@ from cases_life import Fresh
 from origin import Listener
 from origin import echo as origin_echo
 from proc import BINARY, HERE, Folder, Millrace, check, equal, sh, until
-from raw import Client
+from raw import Client, ask
 from world import ECHO, KERNEL, L4ECHO, OURS, WEB, write_config
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
@@ -169,6 +177,182 @@ def drain_cut(_):
             finally:
                 proxy.end(10)
                 echo.stop()
+
+
+def conns(proxy, *options):
+    return json.loads(proxy.admin("conns", "--json", *options)[1])["connections"]
+
+
+@case("conns: who is connected, since when, doing what; filters; wrong ones say what is right")
+def connections(world):
+    with Client(OURS, WEB) as idle, Client(OURS, WEB) as busy, Client(OURS, L4ECHO) as tunnel:
+        equal(idle.send("GET /py/size/3 HTTP/1.1\nHost: a\n\n").answer().status, 200, "idle")
+        equal(tunnel.send("xyz").take(3), b"xyz", "through the tunnel")
+        busy.send("GET /py/drip/60?a=b HTTP/1.1\nHost: a\n\n")
+        busy.head()
+        by_port = {c["client"].rsplit(":", 1)[1]: c for c in conns(world.proxy)}
+        at = {name: by_port[str(client.sock.getsockname()[1])]
+              for name, client in (("idle", idle), ("busy", busy), ("tunnel", tunnel))}
+        equal((at["idle"]["state"], at["idle"]["requests"], at["idle"]["request"]),
+              ("idle", 1, None), "the idle one")
+        equal(at["idle"]["local"], f"{OURS}:{WEB}", "our address")
+        equal((at["busy"]["state"], at["busy"]["upstream"], at["busy"]["endpoint"]),
+              ("relaying", "scripted", f"{KERNEL}:9001"), "the busy one")
+        equal(at["busy"]["request"]["target"], "/py/drip/60?a=b", "its target")
+        equal((at["tunnel"]["state"], at["tunnel"]["bytes_in"], at["tunnel"]["bytes_out"]),
+              ("tunnel", 3, 3), "the tunnel")
+        for c in at.values():
+            check(c["tcp"]["state"] == "ESTABLISHED" and c["tcp"]["cwnd"] >= 14000, f"{c['tcp']}")
+            check(0 <= c["idle_ms"] <= c["age_ms"] < 60000, f"{c}")
+        equal({c["listener"] for c in conns(world.proxy, "--listener", "l4echo")}, {"l4echo"},
+              "--listener")
+        equal([c["state"] for c in conns(world.proxy, "--state", "relaying")], ["relaying"],
+              "--state")
+        equal(conns(world.proxy, "--client", "10.1.0.0/16"), [], "--client of others")
+        check(len(conns(world.proxy, "--client", f"{KERNEL}/24")) >= 3, "--client")
+        few = json.loads(world.proxy.admin("conns", "--json", "--limit", "2")[1])
+        equal((len(few["connections"]), few["more"]), (2, True), "--limit 2")
+        _, out, _ = world.proxy.admin("conns")
+        check("GET a/py/drip/60?a=b" in out and "ESTABLISHED" in out, out)
+        code, _, err = world.proxy.admin("conns", "--state", "sleepy", ok=False)
+        check(code == 1 and "relaying" in err, f"{code} {err}")
+        busy.take(60)
+
+
+@case("conns under churn: pages never tear, and the proxy goes on", own=True)
+def connections_churn(_):
+    with Fresh() as world:
+        held = [Client(OURS, WEB) for _ in range(100)]
+        load = subprocess.Popen(["wrk", "-t", "1", "-c", "64", "-d", "3s", "-H",
+                                 "Connection: close", world.url("/")],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            ports = {str(c.sock.getsockname()[1]) for c in held}
+            walks = 0
+            while load.poll() is None:
+                seen = [c["client"].rsplit(":", 1)[1] for c in conns(world.proxy)]
+                equal(sum(p in ports for p in seen), 100, "of those that stay, each once")
+                equal(len({p for p in seen if p in ports}), 100, "no one twice")
+                walks += 1
+            check(walks > 5, f"only {walks} walks")
+        finally:
+            load.kill()
+            load.wait()
+            for c in held:
+                c.close()
+        world.still_serves()
+
+
+@case("top --once and --json: rates of the interval, not since the start")
+def top_once(world):
+    def frame():
+        return json.loads(world.proxy.admin("top", "--once", "--json", "--interval", "500ms")[1])
+    stop = threading.Event()
+
+    def load():
+        while not stop.is_set():
+            ask(OURS, WEB, "GET /py/size/1 HTTP/1.1\nHost: a\n\n")
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        busy = frame()
+    finally:
+        stop.set()
+        thread.join()
+    until(lambda: frame()["listeners"][0]["requests_per_s"] == 0, 5, "no requests, no rate")
+    quiet = frame()
+    web = {u["name"]: u for u in busy["upstreams"]}["scripted"]
+    check(web["requests_per_s"] > 5 and web["amplification"] == 1, f"{web}")
+    check(busy["listeners"][0]["requests_per_s"] > 5, f"{busy['listeners'][0]}")
+    check(0 < busy["cores"][0]["busy"] <= 1 and busy["cores"][0]["poll_p99_ns"] > 0, f"{busy}")
+    check(450 <= busy["interval_ms"] < 2000 and not busy["since_start"], f"{busy}")
+    check(quiet["cores"][0]["busy"] < busy["cores"][0]["busy"], "a quiet core is less busy")
+    _, out, _ = world.proxy.admin("top", "--interval", "200ms")  # no terminal: one frame
+    check(all(w in out for w in ("CORE", "LISTENER", "UPSTREAM", "scripted")), out)
+    check("\x1b" not in out, "escape codes without a terminal")
+
+
+class Pty:
+    """A program on a terminal of 80 by 24."""
+
+    def __init__(self, *command):
+        self.master, self.slave = pty.openpty()
+        self.resize(80, 24)
+        self.before = termios.tcgetattr(self.slave)
+        self.text = ""
+        self.popen = subprocess.Popen(command, stdin=self.slave, stdout=self.slave,
+                                      stderr=self.slave, start_new_session=True,
+                                      preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def resize(self, cols, rows):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    def read(self):
+        while select.select([self.master], [], [], 0)[0]:
+            self.text += os.read(self.master, 65536).decode(errors="replace")
+        return self.text
+
+    def screens(self):
+        """Each whole frame, as lines without codes."""
+        frames = self.read().split("\x1b[H")[1:]
+        plain = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", f).replace("\r", "")
+                 for f in frames if "\x1b[J" in f]
+        return [f.split("\n") for f in plain]
+
+    def end(self):
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def check_restored(self, how):
+        text = self.read()
+        check(text.endswith("\x1b[?25h\x1b[?1049l"), f"{how}: the screen is not given back")
+        equal(termios.tcgetattr(self.slave), self.before, f"{how}: the terminal's settings")
+
+
+@case("top on a terminal: fits, follows a resize, and gives the terminal back by q and by signals")
+def top_live(world):
+    command = (BINARY, "top", "--socket", world.proxy.socket, "--interval", "200ms")
+    for how in ("q", signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        t = Pty(*command)
+        try:
+            until(lambda: len(t.screens()) > 2, 10, "frames")
+            equal(len(t.screens()[-1]), 24, "rows")
+            long = [line for line in t.screens()[-1] if len(line) > 80]
+            check(not long, f"over 80 columns: {long}")
+            check("q ends" in t.screens()[-1][-1], f"{t.screens()[-1]}")
+            t.resize(132, 50)
+            until(lambda: len(t.screens()[-1]) == 50, 5, "the new size")
+            if how == "q":
+                os.write(t.master, b"q")
+                equal(t.popen.wait(5), 0, "exit status")
+            else:
+                t.popen.send_signal(how)
+                equal(t.popen.wait(5), -how, "ended by")
+            t.check_restored(str(how))
+        finally:
+            t.end()
+
+
+@case("top outlives a restart of what it looks at", own=True)
+def top_restart(_):
+    with Fresh() as world:
+        t = Pty(BINARY, "top", "--socket", world.proxy.socket, "--interval", "200ms")
+        try:
+            until(lambda: len(t.screens()) > 1, 10, "frames")
+            world.proxy.end()
+            until(lambda: "trying again" in t.screens()[-1][-1]
+                  or "is ending" in t.screens()[-1][-1], 10, "it says so")
+            world.proxy = Millrace(world.config, world.folder)
+            until(lambda: "q ends, space" in t.screens()[-1][-1]
+                  and f"pid {world.proxy.pid}" in t.screens()[-1][0], 10, "the new one")
+            os.write(t.master, b"q")
+            equal(t.popen.wait(5), 0, "exit status")
+            t.check_restored("q")
+        finally:
+            t.end()
 
 
 @case("the manual has every verb", own=True)
