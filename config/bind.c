@@ -259,6 +259,12 @@ static void bind_group(struct bind *b, const struct config_group *g, void *base,
 {
     const struct yaml_node *found[CONFIG_KEYS_MAX] = {NULL};
 
+    if (n && g->shorthand && n->kind == YAML_SCALAR && !yaml_is_null(n)) {
+        const struct config_key *k = config_key_find(g, g->shorthand, strlen(g->shorthand));
+
+        found[k - g->keys] = n;
+        n = NULL;
+    }
     if (n && n->kind != YAML_MAP) {
         if (n->kind != YAML_REFUSED)
             bind_fault(b, n, "expected a mapping, found %s", kind_found(b, n));

@@ -112,7 +112,11 @@ int config_build(const struct config_build *b, struct snapshot **ret, size_t *re
         snapshot_free(s);
         return rc;
     }
-    config_finish(s);
+    if (!config_finish(s)) {
+        snapshot_free(s);
+        snprintf(err, err_len, "out of memory");
+        return -ENOMEM;
+    }
     *ret = s;
     return 0;
 }

@@ -27,6 +27,7 @@ static const char intro[] =
     "|---|---|\n"
     "| duration | a whole number and `ns`, `us`, `ms`, `s`, `m` or `h`: `200ms`, `1s`, `2m` |\n"
     "| size | a whole number and `B`, `KiB`, `MiB` or `GiB`: `512B`, `64KiB`, `2GiB` |\n"
+    "| percentage | a whole number and `%`: `20%` |\n"
     "| name | a letter, then letters, digits, `.`, `_`, `-`; at most 63 |\n"
     "| address | IPv4: `10.77.0.1/24`, `10.77.0.1:8080`, `*:8080`; no IPv6 and no host names yet "
     "|\n"
@@ -53,9 +54,10 @@ static void put_cell(FILE *f, const char *text)
 static void put_range(FILE *f, const struct config_key *k)
 {
     char lo[UNITS_TEXT_MAX], hi[UNITS_TEXT_MAX];
-    void (*format)(uint64_t, char *) = k->type == &config_duration ? units_format_duration
-                                       : k->type == &config_size   ? units_format_size
-                                                                   : units_format_integer;
+    void (*format)(uint64_t, char *) = k->type == &config_duration  ? units_format_duration
+                                       : k->type == &config_size    ? units_format_size
+                                       : k->type == &config_percent ? units_format_percent
+                                                                    : units_format_integer;
 
     format(k->min, lo);
     format(k->max, hi);
@@ -134,6 +136,8 @@ static void put_group(FILE *f, const struct config_group *g, const char *path)
         fputs("\n## The whole file\n", f);
     if (g->exactly_one)
         fprintf(f, "\nExactly one of `%s` and `%s`.\n", g->exactly_one[0], g->exactly_one[1]);
+    if (g->shorthand)
+        fprintf(f, "\nA plain value instead of the mapping is its `%s`.\n", g->shorthand);
     fputs("\n| key | value | default | change | meaning |\n|---|---|---|---|---|\n", f);
     for (const struct config_key *k = g->keys; k->name; k++)
         put_key(f, k);

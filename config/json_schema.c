@@ -184,7 +184,7 @@ static void put_exactly_one(FILE *f, const struct config_group *g, unsigned dept
     fputc(']', f);
 }
 
-static void put_group(FILE *f, const struct config_group *g, unsigned depth, bool *first)
+static void put_mapping(FILE *f, const struct config_group *g, unsigned depth, bool *first)
 {
     bool first_key = true;
 
@@ -202,6 +202,26 @@ static void put_group(FILE *f, const struct config_group *g, unsigned depth, boo
     }
     put_indent(f, depth);
     fputc('}', f);
+}
+
+/* A mapping, or the scalar that stands for it. */
+static void put_group(FILE *f, const struct config_group *g, unsigned depth, bool *first)
+{
+    bool first_inner = true;
+
+    if (!g->shorthand) {
+        put_mapping(f, g, depth, first);
+        return;
+    }
+    put_member(f, depth, first, "anyOf");
+    fputs("[{", f);
+    put_scalar(f, config_key_find(g, g->shorthand, strlen(g->shorthand)), depth, &first_inner);
+    put_indent(f, depth);
+    fputs("}, {", f);
+    first_inner = true;
+    put_mapping(f, g, depth + 1, &first_inner);
+    put_indent(f, depth);
+    fputs("}]", f);
 }
 
 int config_schema_json(FILE *f)

@@ -66,7 +66,10 @@ static int load_any(const char *name, const char *text, size_t len, const struct
     arena_free(b.scratch);
     if (rc)
         return rc;
-    config_finish(s);
+    if (!config_finish(s)) {
+        snapshot_free(s);
+        return fail(errs, name, -ENOMEM, "out of memory");
+    }
     *ret = s;
     return 0;
 }

@@ -141,7 +141,10 @@ int config_merge_live(const struct snapshot *before, const struct snapshot *afte
     arena_free(m.arena);
     if (!s)
         return -ENOMEM;
-    config_finish(s);
+    if (!config_finish(s)) {
+        snapshot_free(s);
+        return -ENOMEM;
+    }
     *ret = s;
     return 0;
 }

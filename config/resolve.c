@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include "config/maglev.h"
 #include "config/resolve.h"
 
 static int by_name(const void *a, const void *b)
@@ -67,8 +68,26 @@ static int by_precedence(const void *a, const void *b)
     return strcmp(x->path_prefix, y->path_prefix);
 }
 
-void config_finish(struct snapshot *s)
+static bool finish_upstream(struct config_upstream *u, struct arena *a)
 {
+    struct arena *scratch;
+    bool whole;
+
+    u->hash.table = NULL; /* in a copy: another snapshot's */
+    if (u->balance != CONFIG_CONSISTENT_HASH)
+        return true;
+    while (!maglev_is_prime(u->hash.size)) /* set by hand */
+        u->hash.size++;
+    scratch = arena_new();
+    whole = scratch && maglev_build(u, a, scratch, &u->hash.table);
+    arena_free(scratch);
+    return whole;
+}
+
+bool config_finish(struct snapshot *s)
+{
+    bool whole = true;
+
     s->admin.has_metrics = s->admin.metrics.port;
     for (size_t i = 0; i < s->nlisteners; i++) {
         struct config_http *http = s->listeners[i].http;
@@ -76,4 +95,7 @@ void config_finish(struct snapshot *s)
         if (http)
             qsort(http->routes, http->nroutes, sizeof(http->routes[0]), by_precedence);
     }
+    for (size_t i = 0; i < s->nupstreams; i++)
+        whole &= finish_upstream(&s->upstreams[i], s->arena_);
+    return whole;
 }

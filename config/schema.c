@@ -1,29 +1,10 @@
 #include <string.h>
 #include "config/schema.h"
+#include "config/schema_terms.h"
 #include "config/snapshot.h"
-
-#define US  1000ull
-#define MS  (1000 * US)
-#define SEC (1000 * MS)
-#define MIN (60 * SEC)
-#define HR  (60 * MIN)
-#define KIB 1024ull
-#define MIB (1024 * KIB)
-#define GIB (1024 * MIB)
-
-#define FIELD(s, m) .offset = offsetof(struct s, m), .width = sizeof(((struct s *)0)->m)
-#define ELEMENTS(s, m, n)                                                                          \
-    .offset = offsetof(struct s, m), .width = sizeof(*((struct s *)0)->m),                         \
-    .count_offset = offsetof(struct s, n), .count_width = sizeof(((struct s *)0)->n)
-#define RANGE(lo, hi) .min = (lo), .max = (hi)
-#define END                                                                                        \
-    {                                                                                              \
-        .name = NULL                                                                               \
-    }
 
 static const char *const poll_choices[] = {"adaptive", "busy", NULL};
 static const char *const driver_choices[] = {"veth", "af_xdp", "pci", "memif", "tap", NULL};
-static const char *const balance_choices[] = {"round_robin", "least_request", "random", NULL};
 static const char *const format_choices[] = {"text", "json", NULL};
 static const char *const level_choices[] = {"error", "warn", "info", "debug", NULL};
 static const char *const forwarded_choices[] = {"x_forwarded", "forwarded", "both", "off", NULL};
@@ -38,7 +19,6 @@ static void name_identity(const void *base, FILE *f)
 }
 _Static_assert(!offsetof(struct config_port, name), "name_identity");
 _Static_assert(!offsetof(struct config_listener, name), "name_identity");
-_Static_assert(!offsetof(struct config_upstream, name), "name_identity");
 
 static void route_identity(const void *base, FILE *f)
 {
@@ -254,44 +234,6 @@ const struct config_group config_listener_group = {
     "listeners",   "Where clients connect.", sizeof(struct config_listener),
     listener_keys, listener_kinds,           name_identity};
 
-static const struct config_key upstream_timeout_keys[] = {
-    {"connect", CONFIG_VALUE, &config_duration, FIELD(config_upstream, connect_timeout),
-     .initial = "1s", RANGE(1 * MS, 5 * MIN), .doc = "For an origin to accept a connection."},
-    {"request", CONFIG_VALUE, &config_duration, FIELD(config_upstream, request_timeout),
-     .initial = "15s", RANGE(1 * MS, 24 * HR),
-     .doc = "From the request's head to the answer's last byte; then 504, or a cut answer."},
-    {"idle", CONFIG_VALUE, &config_duration, FIELD(config_upstream, idle_timeout), .initial = "60s",
-     RANGE(1 * MS, 24 * HR),
-     .doc =
-         "How long an unused connection is kept. Set it below the origin's own keep-alive time."},
-    END,
-};
-static const struct config_group upstream_timeouts = {"timeouts",
-                                                      "Times of an upstream.",
-                                                      sizeof(struct config_upstream),
-                                                      upstream_timeout_keys,
-                                                      NULL,
-                                                      NULL};
-
-static const struct config_key upstream_keys[] = {
-    {"name", CONFIG_VALUE, &config_name, FIELD(config_upstream, name), .required = true,
-     .example = "app", .doc = "What routes and tunnels call it."},
-    {"endpoints", CONFIG_VALUES, &config_endpoint, ELEMENTS(config_upstream, endpoints, nendpoints),
-     .required = true, RANGE(1, 1024), .example = "[10.77.0.2:9000]",
-     .doc = "The origins' addresses and TCP ports."},
-    {"balance", CONFIG_VALUE, &config_choice, FIELD(config_upstream, balance),
-     .initial = "least_request", .choices = balance_choices,
-     .doc = "Which endpoint is next. `least_request`: the one with fewer requests in flight of two "
-            "picked at random; `round_robin`: in turn; `random`."},
-    {"timeouts", CONFIG_GROUP, .group = &upstream_timeouts, .doc = "Times of the upstream."},
-    {"pool", CONFIG_VALUE, &config_integer, FIELD(config_upstream, pool), .initial = "1024",
-     RANGE(0, 65536), .doc = "Unused connections that are kept, per core and endpoint."},
-    END,
-};
-static const struct config_group upstream_group = {
-    "upstreams", "Groups of origins.", sizeof(struct config_upstream), upstream_keys,
-    NULL,        name_identity};
-
 static const struct config_key admin_keys[] = {
     {"socket", CONFIG_VALUE, &config_socket, FIELD(config_admin, socket),
      .initial = "/run/millrace/admin.sock", .word = "off", .frozen = true,
@@ -344,8 +286,9 @@ static const struct config_key root_keys[] = {
      ELEMENTS(snapshot, listeners, nlisteners), .required = true, .may_wait = true, RANGE(1, 1024),
      .doc = "Where clients connect. They come and go live: connections of one that goes, or that "
             "gets another address, finish what they are at."},
-    {"upstreams", CONFIG_LIST, .group = &upstream_group, ELEMENTS(snapshot, upstreams, nupstreams),
-     .required = true, RANGE(1, 4096), .doc = "Groups of origins."},
+    {"upstreams", CONFIG_LIST, .group = &config_upstream_group,
+     ELEMENTS(snapshot, upstreams, nupstreams), .required = true, RANGE(1, 4096),
+     .doc = "Groups of origins."},
     {"admin", CONFIG_GROUP, .group = &admin_group, FIELD(snapshot, admin),
      .doc = "How the running process is asked and told."},
     {"log", CONFIG_GROUP, .group = &log_group, FIELD(snapshot, log),

@@ -71,9 +71,11 @@ struct config_group {
     const char *const *exactly_one; /* of these keys; NULL: no such rule */
     /* What tells members of a list apart; NULL: not in a list. */
     void (*identity)(const void *base, FILE *f);
+    const char *shorthand; /* a scalar instead of the mapping is this key's value; NULL: never */
 };
 
 extern const struct config_group config_root, config_listener_group;
+extern const struct config_group config_upstream_group; /* schema_upstream.c */
 
 const struct config_key *config_key_find(const struct config_group *g, const char *name,
                                          size_t len);
@@ -99,10 +101,10 @@ uint64_t config_fetch(const void *field, size_t width);
 
 /* Numbers, types_number.c. */
 extern const struct config_type config_integer, config_duration, config_size, config_cpu,
-    config_boolean, config_choice;
+    config_boolean, config_choice, config_percent, config_status_range;
 /* Text and addresses, types_text.c and types_address.c. */
-extern const struct config_type config_name, config_text, config_token, config_device, config_path,
-    config_socket, config_reference, config_host_pattern, config_path_prefix, config_ip,
-    config_cidr, config_endpoint, config_listen;
+extern const struct config_type config_name, config_text, config_phrase, config_token,
+    config_device, config_path, config_probe_path, config_socket, config_reference,
+    config_host_pattern, config_path_prefix, config_ip, config_cidr, config_endpoint, config_listen;
 
 #endif

@@ -23,7 +23,18 @@ struct config_addr {
 
 enum config_poll { CONFIG_POLL_ADAPTIVE, CONFIG_POLL_BUSY };
 enum config_driver { CONFIG_VETH, CONFIG_AF_XDP, CONFIG_PCI, CONFIG_MEMIF, CONFIG_TAP };
-enum config_balance { CONFIG_ROUND_ROBIN, CONFIG_LEAST_REQUEST, CONFIG_RANDOM };
+enum config_balance {
+    CONFIG_ROUND_ROBIN,
+    CONFIG_LEAST_REQUEST,
+    CONFIG_RANDOM,
+    CONFIG_CONSISTENT_HASH
+};
+enum config_hash_by {
+    CONFIG_HASH_SOURCE,
+    CONFIG_HASH_PATH,
+    CONFIG_HASH_HEADER,
+    CONFIG_HASH_COOKIE
+};
 enum config_log_format { CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 enum config_log_level { CONFIG_LOG_ERROR, CONFIG_LOG_WARN, CONFIG_LOG_INFO, CONFIG_LOG_DEBUG };
 
@@ -102,15 +113,73 @@ struct config_listener {
     struct config_tunnel *tunnel;
 };
 
+struct config_endpoint {
+    struct config_addr address; /* its name, too: unique in its upstream */
+    uint16_t weight;            /* share against the others; 0: nothing new goes there */
+    bool backup;                /* only when no other is usable */
+};
+
+struct config_hash {
+    enum config_hash_by by;
+    const char *name; /* of the header or cookie; else NULL */
+    uint32_t size;    /* of the table; prime */
+    /* Which endpoint (by its index) a hash modulo `size` goes to (maglev.h); NULL unless the
+     * upstream balances by consistent_hash, or when all its endpoints have weight 0. */
+    const uint16_t *table;
+};
+
+struct config_statuses {
+    uint16_t lo, hi; /* inclusive */
+};
+
+/* Active probes. Percentages are whole, of 100. */
+struct config_health {
+    const char *path; /* NULL: a TCP connection is enough */
+    const char *host; /* NULL: the endpoint's address */
+    struct config_statuses *statuses;
+    size_t nstatuses;        /* 0: 200 to 299 */
+    const char *body_starts; /* NULL: anything */
+    const char *body_contains;
+    uint16_t port; /* 0: the endpoint's own */
+    uint64_t interval, timeout;
+    uint16_t jitter; /* % of the interval */
+    uint32_t healthy, unhealthy;
+};
+
+/* Ejection of endpoints by the answers that requests get. */
+struct config_outlier {
+    uint32_t consecutive; /* failures in a row; 0: doesn't count */
+    uint16_t error_rate;  /* % of the requests in a window; 0: doesn't count */
+    uint16_t latency;     /* % of the others' median; 0: doesn't count */
+    uint32_t requests;    /* fewer in a window say nothing about rate or latency */
+    uint64_t window;
+    uint64_t ejection, max_ejection;
+    uint16_t max_ejected; /* % of the upstream's endpoints */
+};
+
+/* Connections per core and endpoint. */
+struct config_pool {
+    uint32_t min;  /* kept open, used or not */
+    uint32_t max;  /* open, used or not; UINT32_MAX: no limit */
+    uint32_t idle; /* kept when nobody uses them */
+    uint64_t acquire_timeout;
+    uint64_t lifetime; /* 0: no limit */
+    uint32_t requests; /* over one connection; UINT32_MAX: no limit */
+};
+
 struct config_upstream {
     const char *name;
-    struct config_addr *endpoints;
+    struct config_endpoint *endpoints;
     size_t nendpoints;
     enum config_balance balance;
+    struct config_hash hash;
+    uint16_t panic; /* % of the primaries: with fewer usable, all are used */
     uint64_t connect_timeout;
     uint64_t request_timeout; /* route to last byte */
     uint64_t idle_timeout;    /* of a pooled connection */
-    uint32_t pool;            /* idle connections kept, per core and endpoint */
+    struct config_pool pool;
+    struct config_health *health;   /* NULL: no probes */
+    struct config_outlier *outlier; /* NULL: none is ejected */
 };
 
 struct config_admin {

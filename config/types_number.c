@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 #include "config/schema.h"
+#include "config/snapshot.h"
 #include "config/suggest.h"
 #include "config/units.h"
 
@@ -22,6 +23,13 @@ static const struct unit_alias size_aliases[] = {
     {"kB", "KiB"}, {"KB", "KiB"}, {"kib", "KiB"}, {"Ki", "KiB"}, {"m", "MiB"}, {"M", "MiB"},
     {"mb", "MiB"}, {"MB", "MiB"}, {"mib", "MiB"}, {"Mi", "MiB"}, {"g", "GiB"}, {"G", "GiB"},
     {"gb", "GiB"}, {"GB", "GiB"}, {"gib", "GiB"}, {"Gi", "GiB"}, {NULL, NULL},
+};
+
+static const struct unit_alias percent_aliases[] = {
+    {"", "%"},
+    {"percent", "%"},
+    {"pct", "%"},
+    {NULL, NULL},
 };
 
 struct number_form {
@@ -99,6 +107,8 @@ static const struct number_form integer_form = {units_parse_integer, units_forma
 static const struct number_form duration_form = {units_parse_duration, units_format_duration,
                                                  duration_aliases};
 static const struct number_form size_form = {units_parse_size, units_format_size, size_aliases};
+static const struct number_form percent_form = {units_parse_percent, units_format_percent,
+                                                percent_aliases};
 
 #define NUMBER(type)                                                                               \
     static const char *parse_##type(const struct config_key *k, const struct yaml_node *n,         \
@@ -113,6 +123,7 @@ static const struct number_form size_form = {units_parse_size, units_format_size
 NUMBER(integer)
 NUMBER(duration)
 NUMBER(size)
+NUMBER(percent)
 #undef NUMBER
 
 const struct config_type config_integer = {.name = "number",
@@ -132,6 +143,12 @@ const struct config_type config_size = {.name = "size",
                                         .pattern = "^(0|[1-9][0-9]*)(B|KiB|MiB|GiB)$",
                                         .parse = parse_size,
                                         .format = format_size};
+
+const struct config_type config_percent = {.name = "percentage",
+                                           .expected = "a percentage such as 20%",
+                                           .pattern = "^(0|[1-9][0-9]*)%$",
+                                           .parse = parse_percent,
+                                           .format = format_percent};
 
 /* Members of a list, so the key's range is that of the list's length. */
 static const char *parse_cpu(const struct config_key *k, const struct yaml_node *n, struct arena *a,
@@ -157,6 +174,45 @@ const struct config_type config_cpu = {.name = "CPU number",
                                        .plain = true,
                                        .parse = parse_cpu,
                                        .format = format_cpu};
+
+/* "200" or "200-299". */
+static const char *parse_status_range(const struct config_key *k, const struct yaml_node *n,
+                                      struct arena *a, void *field)
+{
+    struct config_statuses *range = field;
+    const char *dash = memchr(n->text, '-', n->len);
+    size_t len = dash ? (size_t)(dash - n->text) : n->len;
+    uint64_t lo, hi;
+
+    if (units_parse_integer(n->text, len, &lo) || lo < 100 || lo > 599)
+        goto wrong;
+    hi = lo;
+    if (dash && (units_parse_integer(dash + 1, n->len - len - 1, &hi) || hi < lo || hi > 599))
+        goto wrong;
+    range->lo = lo;
+    range->hi = hi;
+    return NULL;
+wrong:
+    return config_say(a, "expected %s, found %s", k->type->expected,
+                      yaml_quote(a, n->text, n->len));
+}
+
+static void format_status_range(const struct config_key *k, const void *field, FILE *f)
+{
+    const struct config_statuses *range = field;
+
+    fprintf(f, "%u", range->lo);
+    if (range->hi != range->lo)
+        fprintf(f, "-%u", range->hi);
+}
+
+const struct config_type config_status_range = {
+    .name = "status",
+    .plural = "statuses or ranges of them",
+    .expected = "a status or a range of them such as 200 or 200-299, from 100 to 599",
+    .pattern = "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$",
+    .parse = parse_status_range,
+    .format = format_status_range};
 
 static const char *parse_boolean(const struct config_key *k, const struct yaml_node *n,
                                  struct arena *a, void *field)

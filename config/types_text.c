@@ -93,6 +93,26 @@ const struct config_type config_text = {.name = "text",
                                         .format = format_text,
                                         .copy = copy_text};
 
+/* Printable ASCII, with spaces. */
+static const char *parse_phrase(const struct config_key *k, const struct yaml_node *n,
+                                struct arena *a, void *field)
+{
+    if (!n->len || n->len > 255)
+        return wrong(k, n, a);
+    for (size_t i = 0; i < n->len; i++)
+        if (n->text[i] < ' ' || n->text[i] > '~')
+            return wrong(k, n, a);
+    return store_text(a, n->text, n->len, field);
+}
+
+const struct config_type config_phrase = {.name = "text",
+                                          .expected =
+                                              "printable ASCII text of at most 255 characters",
+                                          .pattern = "^[ -~]{1,255}$",
+                                          .parse = parse_phrase,
+                                          .format = format_text,
+                                          .copy = copy_text};
+
 /* A token of RFC 9110, section 5.6.2: what may stand as a pseudonym in Via. */
 static const char *parse_token(const struct config_key *k, const struct yaml_node *n,
                                struct arena *a, void *field)
@@ -121,6 +141,23 @@ const struct config_type config_device = {.name = "device",
                                           .parse = parse_text,
                                           .format = format_text,
                                           .copy = copy_text};
+
+/* The target of a request that we send: nothing in it is looked at. */
+static const char *parse_probe_path(const struct config_key *k, const struct yaml_node *n,
+                                    struct arena *a, void *field)
+{
+    if (n->text[0] != '/' || !is_printable(n->text, n->len, 1024) || strchr(n->text, '#'))
+        return wrong(k, n, a);
+    return store_text(a, n->text, n->len, field);
+}
+
+const struct config_type config_probe_path = {
+    .name = "path of a URL",
+    .expected = "a path that starts with \"/\", as it stands in a request, at most 1024 bytes",
+    .pattern = "^/[!\"$-~]{0,1023}$",
+    .parse = parse_probe_path,
+    .format = format_text,
+    .copy = copy_text};
 
 static const char *parse_path(const struct config_key *k, const struct yaml_node *n,
                               struct arena *a, void *field)

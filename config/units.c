@@ -83,6 +83,13 @@ int units_parse_size(const char *text, size_t len, uint64_t *ret)
     return parse_with_unit(sizes, text, len, ret);
 }
 
+int units_parse_percent(const char *text, size_t len, uint64_t *ret)
+{
+    static const struct unit percent[] = {{"%", 1}, {NULL, 0}};
+
+    return parse_with_unit(percent, text, len, ret);
+}
+
 void units_format_integer(uint64_t value, char text[UNITS_TEXT_MAX])
 {
     snprintf(text, UNITS_TEXT_MAX, "%ju", (uintmax_t)value);
@@ -107,6 +114,11 @@ void units_format_duration(uint64_t ns, char text[UNITS_TEXT_MAX])
 void units_format_size(uint64_t bytes, char text[UNITS_TEXT_MAX])
 {
     format_with_unit(sizes, "0B", bytes, text);
+}
+
+void units_format_percent(uint64_t percent, char text[UNITS_TEXT_MAX])
+{
+    snprintf(text, UNITS_TEXT_MAX, "%ju%%", (uintmax_t)percent);
 }
 
 /* With or without brackets, prefix or port. */

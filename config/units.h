@@ -16,10 +16,12 @@
 int units_parse_integer(const char *text, size_t len, uint64_t *ret);  /* "0", "17" */
 int units_parse_duration(const char *text, size_t len, uint64_t *ret); /* "200ms": ns */
 int units_parse_size(const char *text, size_t len, uint64_t *ret);     /* "64KiB": bytes */
+int units_parse_percent(const char *text, size_t len, uint64_t *ret);  /* "20%": 20 */
 
 void units_format_integer(uint64_t value, char text[UNITS_TEXT_MAX]);
 void units_format_duration(uint64_t ns, char text[UNITS_TEXT_MAX]);
 void units_format_size(uint64_t bytes, char text[UNITS_TEXT_MAX]);
+void units_format_percent(uint64_t percent, char text[UNITS_TEXT_MAX]);
 
 int units_parse_ip(const char *text, size_t len, uint32_t *ret);
 int units_parse_cidr(const char *text, size_t len, struct config_addr *ret);     /* 10.0.0.1/24 */

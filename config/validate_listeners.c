@@ -1,4 +1,4 @@
-/* Listeners, their routes, and upstreams. */
+/* Listeners and their routes. */
 #include <string.h>
 #include "config/units.h"
 #include "config/validate.h"
@@ -120,68 +120,4 @@ void validate_listeners(struct validate *v)
         check_routes(v, l->http);
         check_header_size(v, l->http);
     }
-}
-
-static bool is_reachable(const struct snapshot *s, uint32_t addr)
-{
-    for (size_t i = 0; i < s->nports; i++) {
-        if (s->ports[i].gateway)
-            return true;
-        for (size_t j = 0; j < s->ports[i].naddresses; j++)
-            if (validate_is_on(&s->ports[i].addresses[j], addr))
-                return true;
-    }
-    return false;
-}
-
-static void check_endpoint(struct validate *v, const struct config_addr *e,
-                           const struct yaml_node *n)
-{
-    if (!e->addr)
-        bind_fault(v->b, n, "expected the address of an origin, found %s",
-                   yaml_quote(v->b->scratch, n->text, n->len));
-    else if (!v->know_addresses)
-        return;
-    else if (validate_is_ours(v->s, e->addr))
-        bind_fault(v->b, n, "%s is one of our own addresses", n->text);
-    else if (v->know_gateways && !is_reachable(v->s, e->addr))
-        bind_fault(v->b, n,
-                   "%s can't be reached: it is on no port's subnet, and no port has a "
-                   "gateway",
-                   n->text);
-}
-
-static void check_endpoints(struct validate *v, const struct config_upstream *u)
-{
-    struct validate_item *items = validate_items(v, u->nendpoints);
-    size_t n = 0;
-
-    for (size_t i = 0; items && i < u->nendpoints; i++) {
-        const struct yaml_node *node = bind_where(v->b, &u->endpoints[i], "[]");
-
-        if (!node)
-            continue;
-        check_endpoint(v, &u->endpoints[i], node);
-        items[n++] = (struct validate_item){node->text, node};
-    }
-    if (items)
-        validate_distinct(v, items, n, "the endpoint");
-}
-
-void validate_upstreams(struct validate *v)
-{
-    const struct snapshot *s = v->s;
-    struct validate_item *items = validate_items(v, s->nupstreams);
-    size_t n = 0;
-
-    for (size_t i = 0; items && i < s->nupstreams; i++) {
-        const struct config_upstream *u = &s->upstreams[i];
-        const struct yaml_node *node = bind_where(v->b, &u->name, "name");
-
-        check_endpoints(v, u);
-        if (node)
-            items[n++] = (struct validate_item){u->name, node};
-    }
-    if (items)
-        validate_distinct(v, items, n, "the name");
 }

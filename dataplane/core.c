@@ -65,6 +65,23 @@ static int init_stack(struct core *c, const struct core_opts *o, const struct sn
     return c->tcp ? 0 : -ENOMEM;
 }
 
+/* In a pass that has been at work for a while a FIN may have come in that concerns a pooled
+ * connection: one more look is enough for all that the pass takes from the pools. */
+static void receive_again(void *ctx)
+{
+    struct core *c = ctx;
+    if (c->received_again)
+        return;
+    c->received_again = true;
+    io_receive(&c->io);
+}
+
+static void on_endpoint_news(void *ctx)
+{
+    struct core *c = ctx;
+    c->news = true;
+}
+
 static int init_proxy(struct core *c, const struct core_opts *o, const struct snapshot *s)
 {
     c->log = access_ring_new(s->log.access_buffer);
@@ -78,6 +95,9 @@ static int init_proxy(struct core *c, const struct core_opts *o, const struct sn
         .seed = o->seed ^ 0x70726f7879,
         .core = o->index,
         .cores = o->shared->ncores,
+        .receive = receive_again,
+        .on_report = on_endpoint_news,
+        .ctx = c,
     };
     c->proxy = proxy_new(&po);
     if (!c->proxy)
@@ -165,14 +185,28 @@ static void adopt_snapshot(struct core *c, uint64_t now)
     atomic_store_explicit(&c->acked_version, s->version, memory_order_release);
 }
 
+static void tell_news(struct core *c)
+{
+    struct core_msg *m = c->watch;
+    m->nreports = proxy_take_reports(c->proxy, false, m->reports, m->max_reports);
+    c->news = m->nreports == m->max_reports;
+    if (m->nreports == 0)
+        return;
+    c->watch = NULL;
+    m->done(m);
+}
+
 bool core_pass(struct core *c, uint64_t now)
 {
     sched_latch(&c->sched, now);
+    c->received_again = false;
     bool any = io_receive(&c->io);
     any |= mailbox_drain(&c->mailbox, MAILBOX_PASS) > 0;
     adopt_snapshot(c, now);
     proxy_set_wall(c->proxy, atomic_load_explicit(&c->shared->wall_offset, memory_order_relaxed));
     any |= sched_step(&c->sched, now);
+    if (c->news && c->watch)
+        tell_news(c);
     tcp_flush(c->tcp);
     any |= io_send(&c->io);
     sched_pass_end(&c->sched);
@@ -327,6 +361,15 @@ void core_run(struct core *c)
     eal_thread_unregister();
 }
 
+/* What control knows of may be in a snapshot that isn't adopted yet. */
+static void take_updates(struct core *c, struct core_msg *m)
+{
+    adopt_snapshot(c, sched_now(&c->sched));
+    m->missed = 0;
+    for (unsigned i = 0; i < m->nupdates; i++)
+        m->missed += !proxy_set_endpoint(c->proxy, &m->updates[i]);
+}
+
 static void on_message(struct mailbox_item *item)
 {
     struct core_msg *m = container_of(item, struct core_msg, item);
@@ -350,6 +393,15 @@ static void on_message(struct mailbox_item *item)
         misbehave_start(m->misbehaviour, &c->sched);
         break;
 #endif
+    case CORE_MSG_WATCH:
+        c->watch = m; /* there is never a second one */
+        return;
+    case CORE_MSG_TALLY:
+        m->nreports = proxy_take_reports(c->proxy, true, m->reports, m->max_reports);
+        break;
+    case CORE_MSG_ENDPOINTS:
+        take_updates(c, m);
+        break;
     }
     m->done(m);
 }

@@ -27,6 +27,9 @@ struct core {
     struct access_ring *log;
     struct core_io io;
     const struct snapshot *snapshot;
+    struct core_msg *watch;                             /* CORE_MSG_WATCH, until there is news */
+    bool news;                                          /* about endpoints */
+    bool received_again;                                /* in this pass */
     uint64_t apply_again;                               /* after a snapshot could not be adopted */
     uint64_t drain_end;                                 /* 0: not draining */
     struct pollfd idle[1 + NET_MAX_IFS * IO_SLEEP_FDS]; /* to sleep on; trap.h knows its address */

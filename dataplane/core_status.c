@@ -2,6 +2,7 @@
 
 #include "dataplane/core_private.h"
 #include "dataplane/proxy/conn.h"
+#include "dataplane/upstream/probe.h"
 #include "runtime/clock.h"
 
 static void add_listener(void *ctx, const struct listener *l)
@@ -22,6 +23,31 @@ static void add_listener(void *ctx, const struct listener *l)
     to->conns = l->live;
 }
 
+static void add_endpoint(struct core_status *st, const struct endpoint *ep)
+{
+    if (st->nendpoints == STATUS_MAX_ENDPOINTS)
+        return;
+    struct endpoint_stats *to = &st->endpoints[st->nendpoints++];
+    int32_t streak;
+    memset(to, 0, sizeof(*to));
+    to->upstream = (uint16_t)(st->nupstreams - 1);
+    to->addr = ep->addr;
+    to->port = ep->port;
+    to->weight = ep->weight;
+    to->flags = ep->flags;
+    to->backup = ep->backup;
+    to->used = ep->place_ != BALANCE_NOWHERE;
+    to->probed = ep->probe_ && probe_last(ep->probe_, &streak, &to->probe);
+    to->active = ep->active;
+    to->idle = ep->nidle_;
+    list_for_each(n, &ep->waiters_) to->waiting++;
+    to->picks = ep->count.picks;
+    to->failures = ep->count.failures;
+    to->connects = ep->count.connects;
+    to->reused = ep->count.reused;
+    to->ejections = ep->count.ejections;
+}
+
 static void add_upstream(void *ctx, const struct upstream *u)
 {
     struct core_status *st = ctx;
@@ -39,14 +65,27 @@ static void add_upstream(void *ctx, const struct upstream *u)
     to->timeouts = u->count.timeouts;
     to->bytes_in = u->count.bytes_in;
     to->bytes_out = u->count.bytes_out;
+    to->no_endpoint = u->count.no_endpoint;
+    to->pool_waits = u->count.pool_waits;
+    to->pool_timeout = u->count.pool_timeout;
     to->active = u->active;
     to->idle = u->idle;
+    to->used = u->balance.n;
+    to->panic = u->balance.panic;
+    to->backups = u->balance.backups;
+    list_for_each(n, &u->endpoints_)
+    {
+        const struct endpoint *ep = container_of(n, struct endpoint, node_);
+        if (!ep->removed_)
+            add_endpoint(st, ep);
+    }
 }
 
 void core_fill_status(struct core *c, struct core_status *st)
 {
     struct proxy_counters pc;
-    memset(st, 0, sizeof(*st));
+    memset(st, 0, offsetof(struct core_status, listeners)); /* the lists are long */
+    st->nlisteners = st->nupstreams = st->nendpoints = 0;
     st->core = c->index;
     st->cpu = c->cpu;
     st->now = sched_now(&c->sched);

@@ -15,6 +15,7 @@
 #include "dataplane/port/port.h"
 #include "dataplane/proxy/conn_info.h"
 #include "dataplane/tcp/tcp.h"
+#include "dataplane/upstream/endpoint_state.h"
 #include "runtime/hist.h"
 #include "runtime/mailbox.h"
 #include "runtime/sched.h"
@@ -30,6 +31,10 @@ enum core_msg_kind {
 #ifdef MILLRACE_DEBUG_VERBS
     CORE_MSG_MISBEHAVE, /* start `misbehaviour` (misbehave.h); done at once */
 #endif
+    CORE_MSG_WATCH, /* kept until there is news about endpoints, which fills `reports`: a probe has
+                       ended, requests fail one after the other */
+    CORE_MSG_TALLY, /* fill `reports` with what requests found since the last report */
+    CORE_MSG_ENDPOINTS, /* take over `updates` */
 };
 
 /* Counters of one listener or upstream on one core; also the sums over cores. */
@@ -46,11 +51,28 @@ struct upstream_stats {
     char name[64];
     uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
     uint64_t bytes_in, bytes_out;
+    uint64_t no_endpoint, pool_waits, pool_timeout;
     uint32_t active, idle; /* connections now */
+    uint32_t used;         /* endpoints that requests may go to now */
+    bool panic, backups;   /* why these: see struct balance */
+};
+
+struct endpoint_stats {
+    uint16_t upstream; /* index of its upstream in core_status.upstreams */
+    uint16_t port;     /* host order */
+    uint32_t addr;     /* network order */
+    uint16_t weight;
+    uint8_t flags; /* enum endpoint_flags */
+    uint8_t probe; /* enum probe_result of the last probe, if `probed` */
+    bool backup, used, probed;
+    uint32_t active, idle, waiting; /* connections in use and not; requests that wait for one */
+    uint64_t picks, failures, connects, reused;
+    uint64_t ejections; /* the same on every core */
 };
 
 #define STATUS_MAX_LISTENERS 64
 #define STATUS_MAX_UPSTREAMS 256
+#define STATUS_MAX_ENDPOINTS 1024
 
 struct core_status {
     unsigned core; /* index */
@@ -74,17 +96,24 @@ struct core_status {
     unsigned nlisteners;
     struct upstream_stats upstreams[STATUS_MAX_UPSTREAMS];
     unsigned nupstreams;
+    struct endpoint_stats endpoints[STATUS_MAX_ENDPOINTS];
+    unsigned nendpoints;
 };
 
 struct core_msg {
     struct mailbox_item item;
     enum core_msg_kind kind;
-    uint64_t deadline;                 /* CORE_MSG_DRAIN: monotonic ns */
-    struct core_status *status;        /* CORE_MSG_STATUS */
-    struct conns_page *conns;          /* CORE_MSG_CONNS */
-    struct misbehaviour *misbehaviour; /* CORE_MSG_MISBEHAVE */
-    void (*done)(struct core_msg *m);  /* called on the core's thread when it is finished: set an
-                                          atomic and uv_async_send, no more */
+    uint64_t deadline;                     /* CORE_MSG_DRAIN: monotonic ns */
+    struct core_status *status;            /* CORE_MSG_STATUS */
+    struct conns_page *conns;              /* CORE_MSG_CONNS */
+    struct misbehaviour *misbehaviour;     /* CORE_MSG_MISBEHAVE */
+    struct endpoint_report *reports;       /* CORE_MSG_WATCH, _TALLY: room for max_reports */
+    unsigned max_reports, nreports;        /* as many as there is room for: there may be more */
+    const struct endpoint_update *updates; /* CORE_MSG_ENDPOINTS */
+    unsigned nupdates;
+    unsigned missed; /* of them, about endpoints that this core doesn't know (yet) */
+    void (*done)(struct core_msg *m); /* called on the core's thread when it is finished: set an
+                                         atomic and uv_async_send, no more */
     void *ctx;
     struct core *core_; /* set by core_post() */
 };

@@ -103,7 +103,7 @@ static enum step on_head(struct client *c, const char *base, uint32_t end)
     if (!err && head.framing == HTTP_BODY_LENGTH && head.content_length > http->body_size)
         err = -413;
     if (!err)
-        err = exchange_start(c, &head, end, route);
+        err = exchange_start(c, &(struct exchange_request){&head, &key, route, end});
     if (err) {
         enum step s = refuse(c, &head, -err);
         rope_trim_head(p->ropes, &c->in, end);

@@ -154,4 +154,7 @@ void client_answer(struct client *c, int status, bool head_request, bool keep_al
 
 const char *proxy_date(struct proxy *p);
 
+/* hash.c: the place of a client's address (network order). */
+uint64_t exchange_hash_source(uint32_t client_addr);
+
 #endif

@@ -20,9 +20,9 @@ static uint64_t request_deadline(const struct exchange *x, const struct config_r
     return t ? x->started + t : NO_TIME;
 }
 
-int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
-                   const struct config_route *route)
+int exchange_start(struct client *c, const struct exchange_request *r)
 {
+    const struct http_head *head = r->head;
     struct proxy *p = client_proxy(c);
     struct exchange *x = slab_get(&p->exchanges);
     if (!x)
@@ -41,21 +41,30 @@ int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
     int err =
         h1_body_init(&x->body, head->framing, head->content_length, client_http(c)->body_size);
     if (!err)
-        err = exchange_keep_head(x, end);
+        err = exchange_keep_head(x, r->end);
     if (err) {
         slab_put(&p->exchanges, x);
         return err == -EFBIG ? -413 : -503;
     }
     p->request = *head;
     p->request_of = x;
-    x->upstream = upstream_get(&p->upstreams, p->snapshot, route->upstream);
+    x->upstream = upstream_get(&p->upstreams, p->snapshot, r->route->upstream);
     x->upstream->count.requests++;
-    x->deadline = request_deadline(x, route);
+    x->hash = exchange_hash(x->upstream, r, x->record.client_addr);
+    x->deadline = request_deadline(x, r->route);
     record_text(x->record.upstream, sizeof(x->record.upstream), x->upstream->name,
                 strlen(x->upstream->name));
     c->c.task.label = x->upstream->name;
     c->x = x;
     return 0;
+}
+
+void exchange_judge(struct exchange *x, enum attempt_result r)
+{
+    if (x->judged || !x->conn)
+        return;
+    x->judged = true;
+    endpoint_judge(x->conn->endpoint, r, x->record.upstream_ns);
 }
 
 /* What becomes of the origin's connection. */
@@ -69,11 +78,14 @@ enum leave {
 static void end_attempt(struct exchange *x, enum leave how)
 {
     struct rope_pool *ropes = proxy_of(x)->ropes;
+    if (x->state == EXCHANGE_RELAY)
+        exchange_judge(x, ATTEMPT_OK);
     rope_clear(ropes, &x->up);
     bool clean = rope_is_empty(&x->in);
     rope_clear(ropes, &x->in);
     head_reader_reset(&x->reader);
     h1_body_fini(&x->resp, ropes);
+    pool_wait_cancel(&x->wait);
     if (!x->conn)
         return;
     if (how == LEAVE_POOLED && clean)
@@ -113,12 +125,22 @@ static enum step cut_client(struct exchange *x, enum access_reason why)
     return STEP_DONE;
 }
 
+/* Whether it is the origin that keeps us waiting: for the handshake, or for an answer to a request
+ * that it has all of. */
+static bool is_origins_turn(const struct exchange *x)
+{
+    return x->state == EXCHANGE_CONNECT || (x->state == EXCHANGE_AWAIT_HEAD && x->request_sent);
+}
+
 enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
 {
     struct client *c = x->client;
     x->record.attempts = x->attempts;
     if (why == ACCESS_request_timeout || why == ACCESS_connect_timeout)
         x->upstream->count.timeouts++;
+    if (why == ACCESS_upstream_malformed || why == ACCESS_upstream_cut ||
+        (why == ACCESS_request_timeout && is_origins_turn(x)))
+        exchange_judge(x, ATTEMPT_FAILED);
     if (x->head_out)
         return cut_client(x, why);
     if (why == ACCESS_client_gone) {
@@ -152,9 +174,11 @@ static bool may_retry(const struct exchange *x)
 
 enum step exchange_retry(struct exchange *x, int status, enum access_reason why)
 {
+    /* A pooled connection that went stale says nothing about its endpoint. */
+    if (!x->reused)
+        exchange_judge(x, ATTEMPT_FAILED);
     if (!may_retry(x))
         return exchange_fail(x, status, why);
-    /* A pooled connection that went stale says nothing about its endpoint. */
     if (x->reused)
         x->fresh = true;
     else
@@ -164,27 +188,77 @@ enum step exchange_retry(struct exchange *x, int status, enum access_reason why)
     return STEP_AGAIN;
 }
 
+/* The endpoint can't be reached at all, as far as this host knows. */
+static enum step unreachable(struct exchange *x, int err)
+{
+    x->upstream->count.connect_failed++;
+    if (err != -EADDRNOTAVAIL)
+        endpoint_judge(x->ep, ATTEMPT_FAILED, 0);
+    if (x->upstream->balance.n <= 1)
+        return exchange_fail(x, 502, ACCESS_connect_failed);
+    x->failed = x->ep;
+    x->state = EXCHANGE_PICK;
+    return STEP_AGAIN;
+}
+
+/* A connection to x->ep. */
+static enum step acquire(struct exchange *x)
+{
+    uint64_t now = client_now(x->client);
+    int err = pool_acquire(x->ep, task_of(x), x->fresh, &x->wait, &x->conn, &x->reused);
+    switch (err) {
+    case 0:
+        x->record.reused = x->reused;
+        x->connect_due = now + x->upstream->connect_timeout;
+        x->state = EXCHANGE_CONNECT;
+        return STEP_AGAIN;
+    case -EAGAIN:
+        x->connect_due = now + x->upstream->pool.acquire_timeout;
+        x->state = EXCHANGE_ACQUIRE;
+        return STEP_AGAIN;
+    case -ENETUNREACH:
+    case -EHOSTUNREACH:
+    case -EADDRNOTAVAIL:
+        return unreachable(x, err);
+    default:
+        return exchange_fail(x, 503, ACCESS_no_memory);
+    }
+}
+
 static enum step pick(struct exchange *x)
 {
     if (x->attempts >= MAX_ATTEMPTS)
         return exchange_fail(x, 502, ACCESS_connect_failed);
-    struct endpoint *ep = upstream_pick(x->upstream, x->failed);
+    struct endpoint *ep = upstream_pick(x->upstream, x->hash, x->failed);
     if (!ep)
-        return exchange_fail(x, 503, ACCESS_connect_failed);
+        return exchange_fail(x, 503, ACCESS_no_endpoint);
+    x->ep = ep;
     x->attempts++;
-    x->any_sent = x->request_sent = x->request_cut = false;
+    x->any_sent = x->request_sent = x->request_cut = x->judged = false;
     x->upstream->count.attempts++;
     x->record.upstream_addr = ep->addr;
     x->record.upstream_port = ep->port;
-    int err = pool_acquire(ep, task_of(x), x->fresh, &x->conn, &x->reused);
-    if (err == -ENETUNREACH)
-        return exchange_fail(x, 502, ACCESS_connect_failed);
-    if (err)
-        return exchange_fail(x, 503, ACCESS_no_memory);
-    x->record.reused = x->reused;
-    x->connect_due = client_now(x->client) + x->upstream->connect_timeout;
-    x->state = EXCHANGE_CONNECT;
-    return STEP_AGAIN;
+    return acquire(x);
+}
+
+static enum step wait(struct exchange *x);
+
+/* In the queue for a connection. */
+static enum step waiting(struct exchange *x)
+{
+    if (x->wait.granted)
+        return acquire(x);
+    if (!x->wait.endpoint) {
+        /* It is no longer used. That was no attempt. */
+        x->attempts--;
+        x->upstream->count.attempts--;
+        x->state = EXCHANGE_PICK;
+        return STEP_AGAIN;
+    }
+    if (client_now(x->client) < x->connect_due)
+        return wait(x);
+    x->upstream->count.pool_timeout++;
+    return exchange_fail(x, 503, ACCESS_pool_timeout);
 }
 
 /* When the client must have sent more of its body. Once an answer is on its way the client may well
@@ -214,7 +288,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 static uint64_t exchange_due(const struct exchange *x)
 {
     uint64_t due = earlier(x->deadline, earlier(body_due(x), write_due(x)));
-    return x->state == EXCHANGE_CONNECT ? earlier(due, x->connect_due) : due;
+    return x->state <= EXCHANGE_CONNECT ? earlier(due, x->connect_due) : due;
 }
 
 static enum step wait(struct exchange *x)
@@ -300,6 +374,8 @@ enum step exchange_step(struct exchange *x)
     switch ((enum exchange_state)x->state) {
     case EXCHANGE_PICK:
         return pick(x);
+    case EXCHANGE_ACQUIRE:
+        return waiting(x);
     case EXCHANGE_CONNECT:
         return connecting(x);
     case EXCHANGE_AWAIT_HEAD:

@@ -13,6 +13,7 @@
 
 enum exchange_state {
     EXCHANGE_PICK,       /* an endpoint and a connection to it */
+    EXCHANGE_ACQUIRE,    /* the endpoint has as many connections as it may: waiting for one */
     EXCHANGE_CONNECT,    /* waiting for the handshake */
     EXCHANGE_AWAIT_HEAD, /* the request is going up, no final response head yet */
     EXCHANGE_RELAY,      /* the response is coming down */
@@ -22,7 +23,10 @@ struct exchange {
     struct client *client;
     struct upstream *upstream; /* a reference */
     struct endpoint *failed;   /* last endpoint that didn't answer; compared, never followed */
+    struct endpoint *ep;       /* where this attempt goes; while in ACQUIRE or with a connection */
     struct upconn *conn;
+    struct pool_wait wait;
+    uint64_t hash; /* of what consistent hashing goes by */
     uint8_t state;
     uint8_t attempts;
     bool reused;
@@ -34,14 +38,16 @@ struct exchange {
     bool request_sent; /* all of it has been given to TCP */
     bool request_cut;  /* the origin no longer takes it; only the response is of interest */
     bool expects;      /* the client holds its body back until it is told to go on */
+    bool judged;       /* the endpoint has been told what this attempt came to */
     bool any_sent;     /* a byte of the request was given to TCP in this attempt */
     bool interim_sent; /* an interim response has gone to the client's rope */
     bool head_written; /* a final response head is in the client's rope, and nothing before it */
     bool head_out;     /* a byte of it was given to TCP: from here on there is no other answer */
-    uint64_t started, deadline, connect_due;
-    uint64_t asked;     /* the request's head was written in this attempt */
-    uint64_t moved_in;  /* last time the client's body moved, or we began to want it */
-    uint64_t moved_out; /* last time the client took bytes, or we had none for it */
+    uint64_t started, deadline;
+    uint64_t connect_due; /* ACQUIRE, CONNECT */
+    uint64_t asked;       /* the request's head was written in this attempt */
+    uint64_t moved_in;    /* last time the client's body moved, or we began to want it */
+    uint64_t moved_out;   /* last time the client took bytes, or we had none for it */
 
     struct rope head; /* the request's head in its mbuf, kept for another attempt */
     char *head_buf;   /* or here, when it spanned several */
@@ -58,10 +64,16 @@ struct exchange {
     struct access_record record;
 };
 
-/* Takes the head (`end` bytes at the front of client->in, with leading empty lines) and begins.
- * 0, or -status: nothing taken then. */
-int exchange_start(struct client *c, const struct http_head *head, uint32_t end,
-                   const struct config_route *route);
+/* A request that has been parsed and routed. */
+struct exchange_request {
+    const struct http_head *head;
+    const struct http_route_key *key;
+    const struct config_route *route;
+    uint32_t end; /* of the head at the front of client->in, leading empty lines included */
+};
+
+/* Takes the head and begins. 0, or -status: nothing taken then. */
+int exchange_start(struct client *c, const struct exchange_request *r);
 
 enum step exchange_step(struct exchange *x);
 
@@ -90,6 +102,13 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why);
 /* The origin let us down before a byte of the response: another attempt if that is safe, else
  * fails. */
 enum step exchange_retry(struct exchange *x, int status, enum access_reason why);
+
+/* hash.c: what consistent hashing goes by; 0 when the upstream doesn't hash. */
+uint64_t exchange_hash(const struct upstream *up, const struct exchange_request *r,
+                       uint32_t client_addr);
+
+/* Tells the endpoint, once an attempt, what has come of it. */
+void exchange_judge(struct exchange *x, enum attempt_result r);
 
 /* Everything has been relayed. */
 enum step exchange_complete(struct exchange *x);

@@ -45,7 +45,18 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     slab_init(&p->clients, sizeof(struct client), 0);
     slab_init(&p->exchanges, sizeof(struct exchange), 0);
     slab_init(&p->tunnels, tunnel_size(), 0);
-    upstreams_init(&p->upstreams, o->sched, o->tcp, o->seed);
+    struct upstreams_opts uo = {
+        .sched = o->sched,
+        .tcp = o->tcp,
+        .ropes = o->ropes,
+        .seed = o->seed,
+        .core = o->core,
+        .cores = o->cores,
+        .receive = o->receive,
+        .on_report = o->on_report,
+        .ctx = o->ctx,
+    };
+    upstreams_init(&p->upstreams, &uo);
     return p;
 }
 
@@ -142,6 +153,16 @@ bool proxy_is_drained(const struct proxy *p)
         return false;
     list_for_each(n, &p->listeners) if (container_of(n, struct listener, node)->live) return false;
     return true;
+}
+
+bool proxy_set_endpoint(struct proxy *p, const struct endpoint_update *update)
+{
+    return upstreams_set_endpoint(&p->upstreams, update);
+}
+
+unsigned proxy_take_reports(struct proxy *p, bool all, struct endpoint_report *ret, unsigned max)
+{
+    return upstreams_take_reports(&p->upstreams, all, ret, max);
 }
 
 void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters)

@@ -25,6 +25,10 @@ struct proxy_opts {
     struct access_ring *log;
     uint64_t seed;
     unsigned core, cores; /* a listener's connection limit is shared out over the cores */
+    /* See struct upstreams_opts. */
+    void (*receive)(void *ctx);
+    void (*on_report)(void *ctx);
+    void *ctx;
 };
 
 struct proxy *proxy_new(const struct proxy_opts *o); /* NULL: no memory */
@@ -58,6 +62,12 @@ void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters);
 
 /* Fills the page and says where the next one begins (conn_info.h). */
 void proxy_list_conns(struct proxy *p, struct conns_page *page);
+
+/* What control says of an endpoint, and what there is to tell control: see upstream.h. */
+struct endpoint_update;
+struct endpoint_report;
+bool proxy_set_endpoint(struct proxy *p, const struct endpoint_update *update);
+unsigned proxy_take_reports(struct proxy *p, bool all, struct endpoint_report *ret, unsigned max);
 
 /* Counters by name, for core_status; `visit` is called once for each. */
 struct listener;

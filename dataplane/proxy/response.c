@@ -1,7 +1,11 @@
 #include <assert.h>
 #include <errno.h>
+#include <strings.h>
 
 #include "dataplane/proxy/exchange.h"
+
+#define KEEP_ALIVE_MAX_S     1000000u
+#define KEEP_ALIVE_MARGIN_NS 1000000000u
 
 /* The origin's side ended or broke before a final head. */
 static enum step no_head(struct exchange *x, int err)
@@ -50,6 +54,23 @@ static int interim(struct exchange *x, const struct http_head *head)
     return h1_write_response(p->ropes, &x->client->out, head, &edit);
 }
 
+/* How long the origin keeps an idle connection, by its "Keep-Alive: timeout=5, max=100"; a little
+ * less, so that we close first. 0: it doesn't say. */
+static uint64_t announced_time(const struct http_head *head)
+{
+    const struct http_header *f = http_head_find(head, HTTP_H_KEEP_ALIVE);
+    const char *p = head->base + f->value_off, *end = p + f->value_len;
+    uint64_t s = 0;
+    while (end - p > 8 && strncasecmp(p, "timeout=", 8) != 0)
+        p++;
+    if (end - p <= 8)
+        return 0;
+    for (p += 8; p < end && *p >= '0' && *p <= '9' && s < KEEP_ALIVE_MAX_S; p++)
+        s = s * 10 + (uint64_t)(*p - '0');
+    uint64_t ns = s * 1000000000u;
+    return ns < 2 * KEEP_ALIVE_MARGIN_NS ? ns / 2 : ns - KEEP_ALIVE_MARGIN_NS;
+}
+
 static int final(struct exchange *x, const struct http_head *head)
 {
     struct client *c = x->client;
@@ -74,6 +95,9 @@ static int final(struct exchange *x, const struct http_head *head)
     x->head_written = true;
     x->state = EXCHANGE_RELAY;
     x->record.upstream_ns = client_now(c) - x->asked;
+    x->conn->keep_alive = http_head_has(head, HTTP_H_KEEP_ALIVE) ? announced_time(head) : 0;
+    if (head->status >= 500)
+        exchange_judge(x, ATTEMPT_FAILED);
     exchange_drop_head(x);
     return 0;
 }

@@ -11,14 +11,22 @@ struct direction {
     bool ended; /* FIN has been passed on */
 };
 
-enum tunnel_state { TUNNEL_CONNECT, TUNNEL_OPEN };
+enum tunnel_state {
+    TUNNEL_DIAL,
+    TUNNEL_ACQUIRE, /* the endpoint has as many connections as it may: waiting for one */
+    TUNNEL_CONNECT,
+    TUNNEL_OPEN,
+};
 
 struct tunnel {
     struct conn c;
     struct upstream *upstream; /* a reference */
     struct endpoint *failed;   /* compared only */
+    struct endpoint *ep;       /* the one that is dialled; while in ACQUIRE */
     struct upconn *conn;
+    struct pool_wait wait;
     struct direction up, down;
+    uint64_t hash; /* of the client's address */
     uint64_t started, connect_due, moved;
     uint8_t state;
     uint8_t attempts;
@@ -45,42 +53,102 @@ static enum step tunnel_cut(struct tunnel *t)
     return STEP_DONE;
 }
 
-static enum step tunnel_dial(struct tunnel *t)
+static enum step tunnel_await(struct tunnel *t)
+{
+    sleep_arm(&t->c.timer, &t->c.task, t->connect_due);
+    return STEP_WAIT;
+}
+
+/* A connection to t->ep. */
+static enum step tunnel_acquire(struct tunnel *t)
 {
     bool reused;
-    struct endpoint *ep = upstream_pick(t->upstream, t->failed);
-    if (!ep || t->attempts >= MAX_ATTEMPTS)
+    int err = pool_acquire(t->ep, &t->c.task, true, &t->wait, &t->conn, &reused);
+    switch (err) {
+    case 0:
+        t->connect_due = now_of(t) + t->upstream->connect_timeout;
+        t->state = TUNNEL_CONNECT;
+        return STEP_AGAIN;
+    case -EAGAIN:
+        t->connect_due = now_of(t) + t->upstream->pool.acquire_timeout;
+        t->state = TUNNEL_ACQUIRE;
+        return STEP_AGAIN;
+    case -ENETUNREACH:
+    case -EHOSTUNREACH:
+    case -EADDRNOTAVAIL:
+        t->upstream->count.connect_failed++;
+        if (err != -EADDRNOTAVAIL)
+            endpoint_judge(t->ep, ATTEMPT_FAILED, 0);
+        t->failed = t->ep;
+        t->state = TUNNEL_DIAL;
+        return STEP_AGAIN;
+    default:
+        return tunnel_cut(t);
+    }
+}
+
+static enum step tunnel_dial(struct tunnel *t)
+{
+    t->ep = upstream_pick(t->upstream, t->hash, t->failed);
+    if (!t->ep || t->attempts >= MAX_ATTEMPTS)
         return tunnel_cut(t);
     t->attempts++;
     t->upstream->count.attempts++;
-    if (pool_acquire(ep, &t->c.task, true, &t->conn, &reused) < 0)
-        return tunnel_cut(t);
-    t->connect_due = now_of(t) + t->upstream->connect_timeout;
-    return STEP_AGAIN;
+    return tunnel_acquire(t);
+}
+
+/* In the queue for a connection. */
+static enum step tunnel_queue(struct tunnel *t)
+{
+    if (t->wait.granted)
+        return tunnel_acquire(t);
+    if (!t->wait.endpoint) {
+        /* It is no longer used. That was no attempt. */
+        t->attempts--;
+        t->upstream->count.attempts--;
+        t->state = TUNNEL_DIAL;
+        return STEP_AGAIN;
+    }
+    if (now_of(t) < t->connect_due)
+        return tunnel_await(t);
+    t->upstream->count.pool_timeout++;
+    return tunnel_cut(t);
 }
 
 static enum step tunnel_connect(struct tunnel *t)
 {
-    if (!t->conn)
-        return tunnel_dial(t);
-    if (stream_status(t->c.stream) < 0)
-        return tunnel_cut(t);
-    stream_watch(t->c.stream, &t->c.task);
     int err = stream_status(t->conn->stream);
     if (err == 0) {
+        endpoint_judge(t->conn->endpoint, ATTEMPT_OK, 0);
         t->state = TUNNEL_OPEN;
         t->moved = now_of(t);
         return STEP_AGAIN;
     }
-    if (err == -EAGAIN && now_of(t) < t->connect_due) {
-        sleep_arm(&t->c.timer, &t->c.task, t->connect_due);
-        return STEP_WAIT;
-    }
+    if (err == -EAGAIN && now_of(t) < t->connect_due)
+        return tunnel_await(t);
     t->upstream->count.connect_failed++;
+    endpoint_judge(t->conn->endpoint, ATTEMPT_FAILED, 0);
     t->failed = t->conn->endpoint;
     pool_discard(t->conn, true);
     t->conn = NULL;
+    t->state = TUNNEL_DIAL;
     return STEP_AGAIN;
+}
+
+/* Before the tunnel is open a client's death ends it. */
+static enum step tunnel_begin(struct tunnel *t)
+{
+    if (stream_status(t->c.stream) < 0)
+        return tunnel_cut(t);
+    stream_watch(t->c.stream, &t->c.task);
+    switch ((enum tunnel_state)t->state) {
+    case TUNNEL_DIAL:
+        return tunnel_dial(t);
+    case TUNNEL_ACQUIRE:
+        return tunnel_queue(t);
+    default:
+        return tunnel_connect(t);
+    }
 }
 
 /* One read and one write. STEP_DONE: a side is dead. */
@@ -149,7 +217,7 @@ static enum poll tunnel_poll(struct task *task)
 {
     struct tunnel *t = container_of(task, struct tunnel, c.task);
     do {
-        switch (t->state == TUNNEL_OPEN ? tunnel_open(t) : tunnel_connect(t)) {
+        switch (t->state == TUNNEL_OPEN ? tunnel_open(t) : tunnel_begin(t)) {
         case STEP_AGAIN:
             break;
         case STEP_WAIT:
@@ -167,6 +235,7 @@ static void tunnel_drop(struct task *task)
     struct proxy *p = proxy_of(t);
     rope_clear(p->ropes, &t->up.bytes);
     rope_clear(p->ropes, &t->down.bytes);
+    pool_wait_cancel(&t->wait);
     /* Both ends have sent their FIN, or the tunnel is being dropped from outside. */
     if (t->conn)
         pool_discard(t->conn, !(t->up.ended && t->down.ended));
@@ -197,6 +266,7 @@ size_t tunnel_size(void)
 void tunnel_start(struct listener *l, struct stream *s)
 {
     struct proxy *p = l->proxy;
+    struct stream_info info;
     struct tunnel *t = slab_get_zeroed(&p->tunnels);
     if (!t) {
         l->count.refused++;
@@ -206,6 +276,8 @@ void tunnel_start(struct listener *l, struct stream *s)
     t->upstream = upstream_get(&p->upstreams, p->snapshot, l->cfg->tunnel->upstream);
     t->upstream->count.requests++;
     l->count.requests++;
+    stream_get_info(s, &info);
+    t->hash = exchange_hash_source(info.peer_addr);
     conn_init(&t->c, l, s, &tunnel_kind);
     t->c.task.label = t->upstream->name;
 }

@@ -3,19 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/upstream/judge.h"
 #include "dataplane/upstream/pool.h"
+#include "dataplane/upstream/probe.h"
 #include "dataplane/upstream/upstream.h"
+#include "dataplane/upstream/usable.h"
 
-void upstreams_init(struct upstreams *u, struct sched *sched, struct tcp *tcp, uint64_t seed)
+void upstreams_init(struct upstreams *u, const struct upstreams_opts *o)
 {
     memset(u, 0, sizeof(*u));
-    u->sched = sched;
-    u->tcp = tcp;
-    u->rng.state = seed;
+    u->o_ = *o;
+    u->sched = o->sched;
+    u->tcp = o->tcp;
+    u->rng.state = o->seed;
     list_init(&u->all_);
+    list_init(&u->reports_);
+    pool_warmer_init(u);
     slab_init(&u->conns_, sizeof(struct upconn), 0);
     slab_init(&u->endpoints_, sizeof(struct endpoint), 0);
     slab_init(&u->upstreams_, sizeof(struct upstream), 0);
+    slab_init(&u->tallies_, sizeof(struct endpoint_tally), 0);
+    slab_init(&u->probes_, probe_size(), 0);
 }
 
 void upstream_maybe_free(struct upstream *up)
@@ -25,6 +33,8 @@ void upstream_maybe_free(struct upstream *up)
     if (up->set_->found_ == &up->node_)
         up->set_->found_ = NULL;
     list_remove(&up->node_);
+    balance_tables_fini(&up->balance.t);
+    balance_tables_fini(&up->fresh_);
     slab_put(&up->set_->upstreams_, up);
 }
 
@@ -33,7 +43,10 @@ void endpoint_maybe_free(struct endpoint *ep)
     if (!ep->removed_ || ep->conns_)
         return;
     struct upstream *up = ep->upstream;
+    assert(list_is_empty(&ep->waiters_) && list_is_empty(&ep->granted_list_) && !ep->probe_);
     list_remove(&ep->node_);
+    list_remove(&ep->warm_node_);
+    list_remove(&ep->report_node_);
     slab_put(&up->set_->endpoints_, ep);
     upstream_maybe_free(up);
 }
@@ -42,8 +55,13 @@ void endpoint_maybe_free(struct endpoint *ep)
 static void endpoint_remove(struct endpoint *ep)
 {
     ep->removed_ = true;
-    ep->conns_++; /* keeps it through the loop */
+    ep->place_ = BALANCE_NOWHERE;
+    ep->conns_++; /* keeps it to the end */
+    probe_stop(ep);
+    judge_discard(ep);
+    list_remove(&ep->report_node_);
     pool_close_idle(ep);
+    pool_send_away(ep);
     ep->conns_--;
     endpoint_maybe_free(ep);
 }
@@ -52,20 +70,28 @@ static void upstream_remove(struct upstream *up)
 {
     up->removed_ = true;
     up->refs_++;
+    up->nendpoints = 0;
+    up->balance.n = 0;
+    up->balance.table = NULL;
     list_for_each_safe(n, tmp, &up->endpoints_)
         endpoint_remove(container_of(n, struct endpoint, node_));
-    up->nendpoints = 0;
+    up->cfg = NULL;
     upstream_put(up);
 }
 
 void upstreams_fini(struct upstreams *u)
 {
+    u->closing_ = true;
     list_for_each_safe(n, tmp, &u->all_) upstream_remove(container_of(n, struct upstream, node_));
     assert(list_is_empty(&u->all_));
+    pool_warmer_fini(u);
     free(u->by_index_);
+    free(u->scratch_);
     slab_fini(&u->conns_);
     slab_fini(&u->endpoints_);
     slab_fini(&u->upstreams_);
+    slab_fini(&u->tallies_);
+    slab_fini(&u->probes_);
 }
 
 /* Snapshots have them in much the same order as the one before: from where the last one was found
@@ -86,12 +112,12 @@ static struct upstream *find(struct upstreams *u, const char *name)
     return NULL;
 }
 
-static struct endpoint *find_endpoint(struct upstream *up, const struct config_addr *a)
+static struct endpoint *find_endpoint(struct upstream *up, uint32_t addr, uint16_t port)
 {
     list_for_each(n, &up->endpoints_)
     {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
-        if (!ep->removed_ && ep->addr == a->addr && ep->port == a->port)
+        if (!ep->removed_ && ep->addr == addr && ep->port == port)
             return ep;
     }
     return NULL;
@@ -117,66 +143,94 @@ static struct endpoint *endpoint_new(struct upstream *up, const struct config_ad
     ep->upstream = up;
     ep->addr = a->addr;
     ep->port = a->port;
-    list_init(&ep->idle_);
+    pool_endpoint_init(ep);
     list_push_tail(&up->endpoints_, &ep->node_);
     return ep;
 }
 
-static bool is_configured(const struct config_upstream *cfg, const struct endpoint *ep)
+/* An upstream with all that `cfg` names; what it had before is still in force. */
+static int add_missing(struct upstreams *u, const struct config_upstream *cfg,
+                       struct upstream **ret_upstream)
 {
-    for (size_t i = 0; i < cfg->nendpoints; i++)
-        if (cfg->endpoints[i].addr == ep->addr && cfg->endpoints[i].port == ep->port)
-            return true;
-    return false;
-}
-
-/* Adding comes first: it is all that can fail, and what was added in vain does no harm. */
-static int add_missing(struct upstreams *u, const struct snapshot *s, struct upstream **table)
-{
-    for (size_t i = 0; i < s->nupstreams; i++) {
-        const struct config_upstream *cfg = &s->upstreams[i];
-        struct upstream *up = find(u, cfg->name);
-        if (!up)
-            up = upstream_new(u, cfg->name);
-        if (!up)
+    struct upstream *up = find(u, cfg->name);
+    if (!up)
+        up = upstream_new(u, cfg->name);
+    if (!up)
+        return -ENOMEM;
+    balance_tables_fini(&up->fresh_); /* of an apply that failed */
+    if (balance_tables_init(&up->fresh_, cfg->nendpoints) != 0)
+        return -ENOMEM;
+    for (size_t i = 0; i < cfg->nendpoints; i++) {
+        const struct config_addr *a = &cfg->endpoints[i].address;
+        struct endpoint *ep = find_endpoint(up, a->addr, a->port);
+        if (!ep)
+            ep = endpoint_new(up, a);
+        if (!ep || judge_prepare(ep, cfg->outlier != NULL) != 0)
             return -ENOMEM;
-        for (size_t k = 0; k < cfg->nendpoints; k++)
-            if (!find_endpoint(up, &cfg->endpoints[k]) && !endpoint_new(up, &cfg->endpoints[k]))
-                return -ENOMEM;
-        table[i] = up;
+        up->fresh_.by_index[i] = ep;
     }
+    *ret_upstream = up;
     return 0;
 }
 
-static void adopt(struct upstream *up, const struct config_upstream *cfg)
+static void remove_gone(struct upstream *up)
 {
-    uint32_t kept = 0;
+    const struct balance_tables *t = &up->fresh_;
+    list_for_each(n, &up->endpoints_) container_of(n, struct endpoint, node_)->named_ = false;
+    for (uint32_t i = 0; i < t->room; i++)
+        t->by_index[i]->named_ = true;
     up->refs_++;
     list_for_each_safe(n, tmp, &up->endpoints_)
     {
         struct endpoint *ep = container_of(n, struct endpoint, node_);
-        if (ep->removed_)
-            continue;
-        if (is_configured(cfg, ep))
-            kept++;
-        else
+        if (!ep->named_ && !ep->removed_)
             endpoint_remove(ep);
     }
     up->refs_--;
-    up->nendpoints = kept;
-    up->balance = cfg->balance;
+}
+
+static void adopt_endpoints(struct upstream *up)
+{
+    const struct config_upstream *cfg = up->cfg;
+    for (size_t i = 0; i < cfg->nendpoints; i++) {
+        struct endpoint *ep = up->balance.t.by_index[i];
+        ep->weight = cfg->endpoints[i].weight;
+        ep->backup = cfg->endpoints[i].backup;
+        if (!cfg->outlier)
+            judge_discard(ep);
+        /* Without memory it is not probed, and asked again by the next reload. */
+        probe_prepare(ep);
+    }
+}
+
+static void adopt(struct upstream *up, const struct config_upstream *cfg)
+{
+    remove_gone(up);
+    balance_tables_fini(&up->balance.t);
+    up->balance.t = up->fresh_;
+    up->fresh_ = (struct balance_tables){0};
+    up->balance.kind = balancer_of(cfg->balance);
+    up->balance.table = cfg->hash.table;
+    up->balance.table_size = cfg->hash.size;
+    up->cfg = cfg;
+    up->nendpoints = (uint32_t)cfg->nendpoints;
+    up->panic_ = cfg->panic;
+    up->consecutive_ = cfg->outlier ? cfg->outlier->consecutive : 0;
     up->connect_timeout = cfg->connect_timeout;
     up->request_timeout = cfg->request_timeout;
     up->idle_timeout = cfg->idle_timeout;
     up->pool = cfg->pool;
+    adopt_endpoints(up);
+    upstream_refresh(up);
 }
 
 int upstreams_apply(struct upstreams *u, const struct snapshot *s)
 {
     struct upstream **table = calloc(s->nupstreams + 1, sizeof(*table));
-    if (!table)
-        return -ENOMEM;
-    int err = add_missing(u, s, table);
+    int err = table ? 0 : -ENOMEM;
+    /* Adding comes first: it is all that can fail, and what was added in vain does no harm. */
+    for (size_t i = 0; i < s->nupstreams && !err; i++)
+        err = add_missing(u, &s->upstreams[i], &table[i]);
     if (err) {
         free(table);
         return err;
@@ -212,4 +266,43 @@ void upstream_put(struct upstream *up)
     assert(up->refs_ > 0);
     up->refs_--;
     upstream_maybe_free(up);
+}
+
+bool upstreams_set_endpoint(struct upstreams *u, const struct endpoint_update *update)
+{
+    struct upstream *up = find(u, update->key.upstream);
+    struct endpoint *ep = up ? find_endpoint(up, update->key.addr, update->key.port) : NULL;
+    if (!ep)
+        return false;
+    if (ep->flags == update->flags)
+        return true;
+    if (update->flags & ~ep->flags & ENDPOINT_EJECTED)
+        ep->count.ejections++;
+    /* Back again: what it did before is paid for. */
+    if (ep->flags & ~update->flags & ENDPOINT_EJECTED)
+        ep->failed_in_a_row_ = 0;
+    ep->flags = update->flags;
+    upstream_refresh(up);
+    return true;
+}
+
+void upstreams_close_idle(struct upstreams *u)
+{
+    u->closing_ = true;
+    pool_warmer_fini(u);
+    list_for_each_safe(n, tmp, &u->all_)
+    {
+        struct upstream *up = container_of(n, struct upstream, node_);
+        up->refs_++;
+        list_for_each_safe(m, tmp2, &up->endpoints_)
+        {
+            struct endpoint *ep = container_of(m, struct endpoint, node_);
+            ep->conns_++;
+            probe_stop(ep);
+            pool_close_idle(ep);
+            ep->conns_--;
+            endpoint_maybe_free(ep);
+        }
+        upstream_put(up);
+    }
 }

@@ -10,6 +10,87 @@ static bool is_fit(const struct upconn *c)
            stream_read_avail(c->stream) == 0;
 }
 
+static bool is_used(const struct endpoint *ep)
+{
+    return ep->place_ != BALANCE_NOWHERE && !ep->upstream->set_->closing_;
+}
+
+void pool_endpoint_init(struct endpoint *ep)
+{
+    list_init(&ep->idle_);
+    list_init(&ep->waiters_);
+    list_init(&ep->granted_list_);
+    ep->place_ = BALANCE_NOWHERE;
+}
+
+/* --- the queue ---------------------------------------------------------------------------------
+ */
+
+/* One more may have a connection: an idle one, or a new one. */
+static bool has_room(const struct endpoint *ep)
+{
+    return ep->active + ep->warming_ + ep->granted_ < ep->upstream->pool.max;
+}
+
+void pool_grant(struct endpoint *ep)
+{
+    while (!list_is_empty(&ep->waiters_) && has_room(ep)) {
+        struct list_node *n = list_pop_head(&ep->waiters_);
+        struct pool_wait *w = container_of(n, struct pool_wait, node_);
+        w->granted = true;
+        ep->granted_++;
+        list_push_tail(&ep->granted_list_, n);
+        task_wake(w->task_);
+    }
+}
+
+static void wait_leave(struct pool_wait *w)
+{
+    list_remove(&w->node_);
+    if (w->granted)
+        w->endpoint->granted_--;
+    w->endpoint = NULL;
+    w->granted = false;
+}
+
+void pool_wait_cancel(struct pool_wait *w)
+{
+    struct endpoint *ep = w->endpoint;
+    if (!ep)
+        return;
+    wait_leave(w);
+    pool_grant(ep);
+}
+
+static void send_away(struct list_node *queue)
+{
+    struct list_node *n;
+    while ((n = list_first(queue))) {
+        struct pool_wait *w = container_of(n, struct pool_wait, node_);
+        wait_leave(w);
+        task_wake(w->task_);
+    }
+}
+
+void pool_send_away(struct endpoint *ep)
+{
+    send_away(&ep->granted_list_);
+    send_away(&ep->waiters_);
+}
+
+static int wait_join(struct endpoint *ep, struct task *t, struct pool_wait *w)
+{
+    assert(!w->endpoint);
+    w->endpoint = ep;
+    w->task_ = t;
+    list_push_tail(&ep->waiters_, &w->node_);
+    ep->upstream->count.pool_waits++;
+    return -EAGAIN;
+}
+
+/* --- idle connections --------------------------------------------------------------------------
+ */
+
 static void take_off_idle(struct upconn *c)
 {
     struct endpoint *ep = c->endpoint;
@@ -20,14 +101,71 @@ static void take_off_idle(struct upconn *c)
     ep->upstream->idle--;
 }
 
-static enum poll idle_poll(struct task *t)
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
-    struct upconn *c = container_of(t, struct upconn, task_);
-    if (c->in_use_)
-        return POLL_PENDING; /* a wake-up from before it was taken */
-    if (is_fit(c) && task_now(t) < c->idle_.timer.at_)
+    return a < b ? a : b;
+}
+
+/* Until we close it: before the origin does, if it has told when that will be. */
+static uint64_t idle_due(const struct upconn *c, uint64_t now)
+{
+    uint64_t idle = c->endpoint->upstream->idle_timeout;
+    if (c->keep_alive)
+        idle = earlier(idle, c->keep_alive);
+    return earlier(now + idle, c->expires_);
+}
+
+static void become_idle(struct upconn *c)
+{
+    struct endpoint *ep = c->endpoint;
+    struct sched *sched = ep->upstream->set_->sched;
+    c->state_ = UPCONN_IDLE;
+    ep->nidle_++;
+    ep->upstream->idle++;
+    list_push_head(&ep->idle_, &c->node_);
+    stream_unwatch(c->stream);
+    stream_watch(c->stream, &c->task_);
+    sleep_arm(&c->idle_, &c->task_, idle_due(c, sched_now(sched)));
+}
+
+static enum poll idle_poll(struct upconn *c)
+{
+    if (is_fit(c) && task_now(&c->task_) < c->idle_.timer.at_)
         return POLL_PENDING;
     return POLL_READY;
+}
+
+static enum poll warming_poll(struct upconn *c)
+{
+    struct endpoint *ep = c->endpoint;
+    int err = stream_status(c->stream);
+    if (err == -EAGAIN && task_now(&c->task_) < c->idle_.timer.at_)
+        return POLL_PENDING;
+    if (err || !is_used(ep)) {
+        if (err)
+            pool_warm_failed(ep);
+        return POLL_READY;
+    }
+    sleep_cancel(&c->idle_);
+    ep->warming_--;
+    ep->warm_backoff_ = 0;
+    become_idle(c);
+    pool_grant(ep);
+    return POLL_PENDING;
+}
+
+static enum poll upconn_poll(struct task *t)
+{
+    struct upconn *c = container_of(t, struct upconn, task_);
+    switch ((enum upconn_state)c->state_) {
+    case UPCONN_WARMING:
+        return warming_poll(c);
+    case UPCONN_IDLE:
+        return idle_poll(c);
+    case UPCONN_USED:
+        break; /* a wake-up from before it was taken */
+    }
+    return POLL_PENDING;
 }
 
 static void upconn_drop(struct task *t)
@@ -35,33 +173,47 @@ static void upconn_drop(struct task *t)
     struct upconn *c = container_of(t, struct upconn, task_);
     struct endpoint *ep = c->endpoint;
     struct upstream *up = ep->upstream;
-    if (c->in_use_) {
+    switch ((enum upconn_state)c->state_) {
+    case UPCONN_WARMING:
+        ep->warming_--;
+        break;
+    case UPCONN_IDLE:
+        take_off_idle(c);
+        break;
+    case UPCONN_USED:
         ep->active--;
         up->active--;
-    } else {
-        take_off_idle(c);
+        break;
     }
     sleep_cancel(&c->idle_);
     if (c->stream)
         stream_close(c->stream);
     ep->conns_--;
     slab_put(&up->set_->conns_, c);
+    pool_grant(ep);
+    pool_keep_warm(ep);
     endpoint_maybe_free(ep);
 }
 
-static const struct task_kind upconn_kind = {"upstream_idle", idle_poll, upconn_drop,
+static const struct task_kind upconn_kind = {"upstream_idle", upconn_poll, upconn_drop,
                                              sizeof(struct upconn)};
 
-static void mark_in_use(struct upconn *c)
+/* --- taking and giving back --------------------------------------------------------------------
+ */
+
+static void mark_used(struct upconn *c)
 {
-    c->in_use_ = true;
+    c->state_ = UPCONN_USED;
     c->endpoint->active++;
     c->endpoint->upstream->active++;
 }
 
 static struct upconn *take_pooled(struct endpoint *ep)
 {
+    struct upstreams *set = ep->upstream->set_;
     struct list_node *n;
+    if (!list_is_empty(&ep->idle_) && set->o_.receive)
+        set->o_.receive(set->o_.ctx);
     while ((n = list_first(&ep->idle_))) {
         struct upconn *c = container_of(n, struct upconn, node_);
         if (!is_fit(c)) {
@@ -69,80 +221,117 @@ static struct upconn *take_pooled(struct endpoint *ep)
             continue;
         }
         take_off_idle(c);
-        mark_in_use(c);
+        mark_used(c);
         return c;
     }
     return NULL;
 }
 
-static int connect_new(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
+static uint64_t end_of_life(struct endpoint *ep)
+{
+    struct upstreams *set = ep->upstream->set_;
+    uint64_t life = ep->upstream->pool.lifetime;
+    if (!life)
+        return UINT64_MAX;
+    return sched_now(set->sched) + life - rng_next(&set->rng) % (life / 10 + 1);
+}
+
+int upconn_open(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
 {
     struct upstreams *set = ep->upstream->set_;
     struct upconn *c = slab_get_zeroed(&set->conns_);
     if (!c)
         return -ENOBUFS;
-    struct tcp_connect_opts o = {.dst = ep->addr, .dst_port = ep->port, .task = t};
+    struct tcp_connect_opts o = {.dst = ep->addr, .dst_port = ep->port, .task = t ? t : &c->task_};
+    ep->count.connects++;
+    ep->upstream->count.connects++;
     int err = tcp_connect(set->tcp, &o, &c->stream);
     if (err) {
         slab_put(&set->conns_, c);
         return err;
     }
     c->endpoint = ep;
+    c->expires_ = end_of_life(ep);
     ep->conns_++;
-    mark_in_use(c);
+    ep->warming_++;
     task_spawn(set->sched, &c->task_, &upconn_kind);
     c->task_.label = ep->upstream->name;
     *ret_conn = c;
     return 0;
 }
 
-int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct upconn **ret_conn,
-                 bool *ret_reused)
+/* An idle connection that the caller doesn't want gives way to the new one. */
+static void make_way(struct endpoint *ep)
 {
-    struct upconn *c = fresh ? NULL : take_pooled(ep);
-    if (c) {
-        stream_watch(c->stream, t);
-        stream_watch_write(c->stream, t);
-        ep->upstream->count.reused++;
-        *ret_conn = c;
-        *ret_reused = true;
-        return 0;
-    }
-    ep->upstream->count.connects++;
-    int err = connect_new(ep, t, ret_conn);
+    struct list_node *n = list_last(&ep->idle_);
+    if (n && ep->conns_ >= ep->upstream->pool.max)
+        task_abort(&container_of(n, struct upconn, node_)->task_);
+}
+
+static int connect_new(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
+{
+    make_way(ep);
+    int err = upconn_open(ep, t, ret_conn);
     if (err)
         return err;
-    stream_watch((*ret_conn)->stream, t);
-    stream_watch_write((*ret_conn)->stream, t);
-    *ret_reused = false;
+    ep->warming_--;
+    mark_used(*ret_conn);
     return 0;
+}
+
+int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct pool_wait *wait,
+                 struct upconn **ret_conn, bool *ret_reused)
+{
+    if (wait->granted)
+        wait_leave(wait);
+    else if (!has_room(ep))
+        return wait_join(ep, t, wait);
+    struct upconn *c = fresh ? NULL : take_pooled(ep);
+    if (c) {
+        ep->count.reused++;
+        ep->upstream->count.reused++;
+        *ret_reused = true;
+    } else {
+        int err = connect_new(ep, t, &c);
+        if (err) {
+            pool_grant(ep);
+            return err;
+        }
+        *ret_reused = false;
+    }
+    stream_watch(c->stream, t);
+    stream_watch_write(c->stream, t);
+    *ret_conn = c;
+    return 0;
+}
+
+static bool is_worth_keeping(const struct upconn *c)
+{
+    const struct endpoint *ep = c->endpoint;
+    const struct config_pool *p = &ep->upstream->pool;
+    return is_used(ep) && ep->nidle_ < p->idle && ep->conns_ <= p->max &&
+           c->requests < p->requests && sched_now(ep->upstream->set_->sched) < c->expires_ &&
+           is_fit(c);
 }
 
 void pool_release(struct upconn *c)
 {
     struct endpoint *ep = c->endpoint;
-    struct upstream *up = ep->upstream;
-    assert(c->in_use_);
+    assert(c->state_ == UPCONN_USED);
     c->requests++;
-    if (ep->removed_ || up->removed_ || up->set_->closing_ || ep->nidle_ >= up->pool ||
-        !is_fit(c)) {
+    if (!is_worth_keeping(c)) {
         pool_discard(c, false);
         return;
     }
-    c->in_use_ = false;
     ep->active--;
-    up->active--;
-    ep->nidle_++;
-    up->idle++;
-    list_push_head(&ep->idle_, &c->node_);
-    stream_unwatch(c->stream);
-    stream_watch(c->stream, &c->task_);
-    sleep_arm(&c->idle_, &c->task_, sched_now(up->set_->sched) + up->idle_timeout);
+    ep->upstream->active--;
+    become_idle(c);
+    pool_grant(ep);
 }
 
 void pool_discard(struct upconn *c, bool abort)
 {
-    assert(c->in_use_);
+    assert(c->state_ == UPCONN_USED);
     if (abort) {
         stream_abort(c->stream);
         c->stream = NULL;
@@ -155,23 +344,4 @@ void pool_close_idle(struct endpoint *ep)
     struct list_node *n;
     while ((n = list_first(&ep->idle_)))
         task_abort(&container_of(n, struct upconn, node_)->task_);
-}
-
-void upstreams_close_idle(struct upstreams *u)
-{
-    u->closing_ = true;
-    list_for_each_safe(n, tmp, &u->all_)
-    {
-        struct upstream *up = container_of(n, struct upstream, node_);
-        up->refs_++;
-        list_for_each_safe(m, tmp2, &up->endpoints_)
-        {
-            struct endpoint *ep = container_of(m, struct endpoint, node_);
-            ep->conns_++;
-            pool_close_idle(ep);
-            ep->conns_--;
-            endpoint_maybe_free(ep);
-        }
-        upstream_put(up);
-    }
 }

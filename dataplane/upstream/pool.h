@@ -1,11 +1,36 @@
-/* Between cluster.c and pool.c; users see upstream.h. */
+/* Between the files of upstream/; users see upstream.h. */
 #ifndef MILLRACE_DATAPLANE_UPSTREAM_POOL_H
 #define MILLRACE_DATAPLANE_UPSTREAM_POOL_H
 
 #include "dataplane/upstream/upstream.h"
 
+enum upconn_state {
+    UPCONN_WARMING, /* opened ahead, in its handshake */
+    UPCONN_IDLE,
+    UPCONN_USED,
+};
+
+void pool_endpoint_init(struct endpoint *ep);
+
 /* Closes the endpoint's idle connections. */
 void pool_close_idle(struct endpoint *ep);
+
+/* Those who wait go ahead, as far as pool.max allows. */
+void pool_grant(struct endpoint *ep);
+
+/* Who waits for a connection of the endpoint chooses anew. */
+void pool_send_away(struct endpoint *ep);
+
+/* Sees to it that the endpoint has pool.min connections, if it is used. */
+void pool_keep_warm(struct endpoint *ep);
+
+void pool_warmer_init(struct upstreams *u);
+void pool_warmer_fini(struct upstreams *u);
+/* warm.c: a connection opened ahead has come to nothing, or a connection has gone. */
+void pool_warm_failed(struct endpoint *ep);
+
+/* A connection with a task of its own, not yet in anyone's hands; in state WARMING. */
+int upconn_open(struct endpoint *ep, struct task *t, struct upconn **ret_conn);
 
 /* Frees what has been removed and has no user left. */
 void endpoint_maybe_free(struct endpoint *ep);

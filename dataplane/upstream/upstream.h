@@ -1,10 +1,11 @@
-/* Upstreams of one core: endpoints, the choice between them, and pooled connections.
+/* Upstreams of one core: endpoints, the choice between them, and connections to them.
  *
- * May use: runtime, config/snapshot.h, stream, tcp. Used by: proxy, core.
+ * May use: runtime, config/snapshot.h, stream, tcp, http. Used by: proxy, core.
  *
  * Objects are core-local and survive a reload by name (upstream) and address (endpoint): what runs
- * keeps the object it holds, a removed one goes when its last user has let go. All values are
- * copied out of the snapshot, so nothing here points into it after upstreams_apply() has returned.
+ * keeps the object it holds, a removed one goes when its last user has let go. Nothing here points
+ * into a snapshot after upstreams_apply() has returned but `cfg`, which moves to the new one in the
+ * same act and is NULL once the upstream is removed.
  *
  * Thread: the owner core.
  */
@@ -17,6 +18,8 @@
 #include "config/snapshot.h"
 #include "dataplane/stream/stream.h"
 #include "dataplane/tcp/tcp.h"
+#include "dataplane/upstream/balance.h"
+#include "dataplane/upstream/endpoint_state.h"
 #include "runtime/list.h"
 #include "runtime/rng.h"
 #include "runtime/sched.h"
@@ -27,62 +30,115 @@
 struct upstream_counters {
     uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
     uint64_t bytes_in, bytes_out;
+    uint64_t no_endpoint;  /* requests that found none usable */
+    uint64_t pool_waits;   /* requests that waited for a connection to come free */
+    uint64_t pool_timeout; /* and got none in time */
 };
 
 struct upstream {
     struct list_node node_;      /* upstreams.all_ */
-    struct list_node endpoints_; /* struct endpoint, in the order of the file */
+    struct list_node endpoints_; /* struct endpoint */
     struct upstreams *set_;
     char name[UPSTREAM_NAME];
     uint32_t refs_;
     uint32_t nendpoints;
-    uint32_t next_; /* round robin */
     bool removed_;
-    bool named_; /* by the snapshot that is being applied */
-    enum config_balance balance;
+    bool named_;            /* by the snapshot that is being applied */
+    struct balance balance; /* among those that are used now */
+    const struct config_upstream *cfg;
+    struct balance_tables fresh_; /* of an apply that is under way */
+    uint32_t panic_;              /* % */
+    uint32_t consecutive_;        /* failures in a row that are worth a report; 0: none are */
     uint64_t connect_timeout, request_timeout, idle_timeout;
-    uint32_t pool;
+    struct config_pool pool;
     uint32_t active, idle; /* connections now */
     struct upstream_counters count;
 };
+
+struct endpoint_counters {
+    uint64_t picks,
+        failures; /* attempts begun, and those that went wrong by the endpoint's fault */
+    uint64_t connects, reused;
+    uint64_t ejections;
+};
+
+struct probe;
 
 struct endpoint {
     struct list_node node_;
     struct upstream *upstream;
     uint32_t addr; /* network order */
     uint16_t port; /* host order */
+    uint16_t weight;
+    uint16_t place_; /* in upstream.balance; BALANCE_NOWHERE: not used now */
+    uint8_t flags;   /* enum endpoint_flags, as control decided */
+    bool backup;
     bool removed_;
+    bool named_;     /* by the snapshot that is being adopted */
+    uint32_t active; /* connections in use */
     uint32_t conns_; /* upconns alive */
-    uint32_t active; /* of them in use */
+    uint32_t warming_;
     uint32_t nidle_;
-    struct list_node idle_; /* most recently used first */
+    uint32_t granted_;         /* waiters that were told to go ahead */
+    struct list_node idle_;    /* most recently used first */
+    struct list_node waiters_; /* struct pool_wait, oldest first */
+    struct list_node granted_list_;
+    struct list_node warm_node_; /* upstreams.warm_: has fewer connections than pool.min */
+    uint64_t warm_at_, warm_backoff_;
+    uint32_t failed_in_a_row_;
+    struct endpoint_tally *tally_; /* NULL: the upstream ejects none */
+    struct probe *probe_;          /* NULL: not probed, or by another core */
+    struct list_node report_node_; /* upstreams.reports_: has something to tell */
+    struct endpoint_counters count;
 };
 
-/* One connection to an endpoint. While in use its stream's wake-ups go to the user's task; while
- * idle, to a task of its own that closes it when the origin does. */
+/* One connection to an endpoint. While in use its stream's wake-ups go to the user's task; before
+ * (opened ahead) and between, to a task of its own that closes it when the origin does. */
 struct upconn {
     struct task task_;
     struct sleep idle_;
     struct list_node node_; /* endpoint.idle_ */
     struct stream *stream;
     struct endpoint *endpoint;
-    uint32_t requests; /* served so far, the present one not counted */
-    bool in_use_;
+    uint32_t requests;   /* served so far, the present one not counted */
+    uint8_t state_;      /* enum upconn_state */
+    uint64_t expires_;   /* end of its life; UINT64_MAX: none */
+    uint64_t keep_alive; /* what the origin announced, ns; 0: nothing */
+};
+
+struct upstreams_opts {
+    struct sched *sched;
+    struct tcp *tcp;
+    struct rope_pool *ropes;
+    uint64_t seed;
+    unsigned core, cores; /* an upstream is probed by one of them */
+    /* Takes in what has been received since the pass began, so that a FIN that has arrived is
+     * seen before a pooled connection is used again. May be NULL. */
+    void (*receive)(void *ctx);
+    /* upstreams_take_reports() has something to give. May be NULL. */
+    void (*on_report)(void *ctx);
+    void *ctx;
 };
 
 struct upstreams {
+    struct upstreams_opts o_;
     struct sched *sched;
     struct tcp *tcp;
     struct rng rng;
     struct list_node all_;
-    struct list_node *found_; /* of all_: looked up last; or NULL */
+    struct list_node *found_;    /* of all_: looked up last; or NULL */
     struct upstream **by_index_; /* of the snapshot applied last */
     size_t nby_index_;
-    struct slab conns_, endpoints_, upstreams_;
-    bool closing_; /* nothing is pooled any more */
+    struct slab conns_, endpoints_, upstreams_, tallies_, probes_;
+    struct list_node warm_; /* struct endpoint */
+    struct task warmer_;
+    struct sleep warmer_sleep_;
+    struct list_node reports_; /* struct endpoint */
+    char *scratch_;            /* of probes */
+    bool closing_;             /* nothing is pooled or probed any more */
 };
 
-void upstreams_init(struct upstreams *u, struct sched *sched, struct tcp *tcp, uint64_t seed);
+void upstreams_init(struct upstreams *u, const struct upstreams_opts *o);
 /* Closes pooled connections. No upconn may be in use and no reference held. */
 void upstreams_fini(struct upstreams *u);
 
@@ -94,24 +150,56 @@ struct upstream *upstream_get(struct upstreams *u, const struct snapshot *s,
                               const struct config_upstream *cfg);
 void upstream_put(struct upstream *up);
 
-/* Picks an endpoint by the upstream's balancer, `avoid` only when it is the one left. NULL: none.
- */
-struct endpoint *upstream_pick(struct upstream *up, const struct endpoint *avoid);
+/* Picks an endpoint by the upstream's balancer, `avoid` only when it is the one left. `hash` is for
+ * consistent hashing, others ignore it. NULL: none is usable. */
+struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, const struct endpoint *avoid);
+
+/* What an attempt on `ep` came to. */
+enum attempt_result {
+    ATTEMPT_OK,     /* an answer, but 5xx */
+    ATTEMPT_FAILED, /* 5xx, no connection, no answer, no answer in time */
+};
+/* Once for each attempt that says something about the endpoint. `latency`: request sent to head
+ * received, ns; with ATTEMPT_OK, 0: not known. */
+void endpoint_judge(struct endpoint *ep, enum attempt_result r, uint64_t latency);
+
+/* What control decided. False: there is no such endpoint here. */
+bool upstreams_set_endpoint(struct upstreams *u, const struct endpoint_update *update);
+
+/* Fills `ret` with what is new about endpoints; `all`: also with tallies that aren't worth a report
+ * by themselves. How many; `max`: there may be more. */
+unsigned upstreams_take_reports(struct upstreams *u, bool all, struct endpoint_report *ret,
+                                unsigned max);
+
+/* A place in the queue for a connection to an endpoint that has as many as it may. Zero before
+ * use; embedded by the one who waits. */
+struct pool_wait {
+    struct list_node node_;
+    struct task *task_;
+    struct endpoint *endpoint; /* NULL: not waiting, or the endpoint is no longer used */
+    bool granted;              /* call pool_acquire() again, it will not be -EAGAIN */
+};
 
 /* A connection to `ep` for the caller's task, which is registered for both directions: a pooled
  * one that is alive, silent and not closed by the origin (*ret_reused), else (or with `fresh`) a
- * new one that is still connecting. -ENETUNREACH, -EADDRNOTAVAIL, -ENOBUFS as tcp_connect(). */
-int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct upconn **ret_conn,
-                 bool *ret_reused);
+ * new one that is still connecting. -EAGAIN: all are in use, `wait` is in the queue and the task is
+ * woken when it is granted one or the endpoint is no longer used. -ENETUNREACH, -EHOSTUNREACH,
+ * -EADDRNOTAVAIL, -ENOBUFS as tcp_connect(). */
+int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct pool_wait *wait,
+                 struct upconn **ret_conn, bool *ret_reused);
+
+/* Leaves the queue, or lets the next one have what was granted. Idempotent, also when zero. */
+void pool_wait_cancel(struct pool_wait *wait);
 
 /* Gives back a connection whose last exchange ended cleanly: kept for the next, or closed when the
- * pool is full or the endpoint has been removed. */
+ * pool is full, its time is over or the endpoint isn't used any more. */
 void pool_release(struct upconn *c);
 
 /* Ends the connection: RST with `abort`, else FIN after what was written. */
 void pool_discard(struct upconn *c, bool abort);
 
-/* Closes every idle connection; those in use are closed when they are given back. */
+/* Closes every idle connection and ends probes; connections in use are closed when they are given
+ * back. */
 void upstreams_close_idle(struct upstreams *u);
 
 #endif

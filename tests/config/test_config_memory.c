@@ -78,7 +78,7 @@ static void diff_and_merge_fail_whole(void **state)
 
     assert_int_equal(load(&a), 0);
     assert_int_equal(load(&b), 0);
-    a->upstreams[0].pool++;
+    a->upstreams[0].pool.idle++;
     for (unsigned n = 1; diff_rc || merge_rc; n++) {
         struct config_diff d;
 

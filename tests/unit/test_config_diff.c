@@ -124,7 +124,7 @@ static void live_keys_are_taken(void **state)
     assert_diff(a, b,
                 "listeners[web].limits.connections: 10000 -> 7\n"
                 "listeners[web].http.via: millrace -> off\n"
-                "upstreams[app].endpoints: [10.77.0.2:9000] -> [10.77.0.2:9000, 10.77.0.3:9000]\n"
+                "upstreams[app].endpoints[10.77.0.3:9000]: (none) -> (present)\n"
                 "upstreams[app].balance: least_request -> random\n"
                 "upstreams[app].timeouts.connect: 1s -> 200ms\n");
     struct snapshot *m = merge(a, b);
@@ -133,6 +133,42 @@ static void live_keys_are_taken(void **state)
     assert_int_equal(snapshot_listener(m, "web")->connections, 7);
     assert_null(snapshot_listener(m, "web")->http->via);
     assert_ptr_equal(snapshot_listener(m, "raw")->tunnel->upstream, snapshot_upstream(m, "app"));
+    snapshot_free(m);
+}
+
+static void endpoints_and_probes_come_and_go(void **state)
+{
+    static const char plain[] = "    endpoints: [10.77.0.2:9000]";
+    struct snapshot *a = load_changed(plain,
+                                      "    endpoints: [10.77.0.2:9000, 10.77.0.3:9000]\n"
+                                      "    outlier: { consecutive: 3 }\n",
+                                      NULL);
+    struct snapshot *b =
+        load_changed(plain,
+                     "    endpoints: [{ address: 10.77.0.3:9000, weight: 5 }]\n"
+                     "    balance: consistent_hash\n"
+                     "    pool: 7\n"
+                     "    health: { path: /up, statuses: [200, 300-310], body_starts: OK }\n",
+                     NULL);
+
+    assert_diff(a, b,
+                "upstreams[app].endpoints[10.77.0.2:9000]: (present) -> (none)\n"
+                "upstreams[app].endpoints[10.77.0.3:9000].weight: 1 -> 5\n"
+                "upstreams[app].balance: least_request -> consistent_hash\n"
+                "upstreams[app].pool.idle: 1024 -> 7\n"
+                "upstreams[app].health: (none) -> (present)\n"
+                "upstreams[app].outlier: (present) -> (none)\n");
+    struct snapshot *m = merge(a, b);
+    const struct config_upstream *u = snapshot_upstream(m, "app");
+    assert_int_equal(u->nendpoints, 1);
+    assert_int_equal(u->endpoints[0].weight, 5);
+    assert_int_equal(u->pool.idle, 7);
+    assert_null(u->outlier);
+    assert_string_equal(u->health->path, "/up");
+    assert_int_equal(u->health->nstatuses, 2);
+    assert_int_equal(u->health->statuses[1].hi, 310);
+    for (uint32_t i = 0; i < u->hash.size; i++)
+        assert_int_equal(u->hash.table[i], 0);
     snapshot_free(m);
 }
 
@@ -246,7 +282,8 @@ static void reloads_add_up(void **state)
         b->version = i + 2;
         s = merge(s, b);
         assert_int_equal(s->version, i + 2);
-        assert_int_equal(snapshot_upstream(s, "app")->endpoints[0].port, i % 2 ? 9100 : 9200);
+        assert_int_equal(snapshot_upstream(s, "app")->endpoints[0].address.port,
+                         i % 2 ? 9100 : 9200);
         assert_int_equal(snapshot_listener(s, "web")->address.port, i % 3 ? 8090 : 8091);
     }
     snapshot_free(s);
@@ -257,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_changes),
         cmocka_unit_test(live_keys_are_taken),
+        cmocka_unit_test(endpoints_and_probes_come_and_go),
         cmocka_unit_test(frozen_keys_keep_their_value),
         cmocka_unit_test(routes_come_and_go),
         cmocka_unit_test(listeners_come_go_and_change_live),

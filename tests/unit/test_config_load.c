@@ -96,7 +96,17 @@ static void defaults(void **state)
     assert_int_equal(u->connect_timeout, 1 * SEC);
     assert_int_equal(u->request_timeout, 15 * SEC);
     assert_int_equal(u->idle_timeout, 60 * SEC);
-    assert_int_equal(u->pool, 1024);
+    assert_int_equal(u->balance, CONFIG_LEAST_REQUEST);
+    assert_int_equal(u->panic, 30);
+    assert_int_equal(u->endpoints[0].weight, 1);
+    assert_false(u->endpoints[0].backup);
+    assert_null(u->hash.table);
+    assert_int_equal(u->pool.min, 0);
+    assert_int_equal(u->pool.max, UINT32_MAX);
+    assert_int_equal(u->pool.idle, 1024);
+    assert_int_equal(u->pool.lifetime, 0);
+    assert_null(u->health);
+    assert_null(u->outlier);
     assert_string_equal(s->admin.socket, "/run/millrace/admin.sock");
     assert_false(s->admin.has_metrics);
     assert_int_equal(s->log.level, CONFIG_LOG_INFO);

@@ -36,6 +36,17 @@ static void check_numbers(const struct number_case *c, size_t n,
     }
 }
 
+static void percentages(void **state)
+{
+    static const struct number_case cases[] = {
+        {"0%", 0, 0},         {"20%", 0, 20},        {"300%", 0, 300},  {"20", -EINVAL, 0},
+        {"2 0%", -EINVAL, 0}, {"20.5%", -EINVAL, 0}, {"%", -EINVAL, 0}, {"020%", -EINVAL, 0},
+    };
+
+    check_numbers(cases, sizeof(cases) / sizeof(cases[0]), units_parse_percent,
+                  units_format_percent);
+}
+
 static void durations(void **state)
 {
     static const struct number_case cases[] = {
@@ -288,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations),
+        cmocka_unit_test(percentages),
         cmocka_unit_test(sizes),
         cmocka_unit_test(integers),
         cmocka_unit_test(the_largest_unit_that_divides_is_written),
