@@ -235,6 +235,34 @@ static int upstreams(FILE *f, const struct status_view *v)
         return -ENOMEM;
     unsigned n = status_sum_upstreams(v, sums, STATUS_MAX_UPSTREAMS);
     labelled(f, &status_upstream_fields, "upstream", sums, sizeof(*sums), n, upstream_name);
+    family(f, "upstream_reuse_ratio", "gauge",
+           "Of the attempts that got a connection, those that got a pooled one");
+    for (unsigned i = 0; i < n; i++) {
+        sample_label(f, "upstream_reuse_ratio", "upstream", sums[i].name);
+        fprintf(f, "} %.6g\n", status_reuse_ratio(sums[i].reused, sums[i].connects));
+    }
+    free(sums);
+    return 0;
+}
+
+static int endpoints(FILE *f, const struct status_view *v)
+{
+    struct status_endpoint *sums = calloc(STATUS_MAX_ENDPOINTS, sizeof(*sums));
+    char name[64];
+
+    if (!sums)
+        return -ENOMEM;
+    unsigned n = status_sum_endpoints(v, sums, STATUS_MAX_ENDPOINTS);
+    for (size_t i = 0; i < status_endpoint_fields.n; i++) {
+        const struct status_field *d = &status_endpoint_fields.fields[i];
+        field_name(name, sizeof(name), d);
+        family(f, name, d->kind == STATUS_COUNTER ? "counter" : "gauge", d->help);
+        for (unsigned k = 0; k < n; k++) {
+            sample_label(f, name, "upstream", sums[k].upstream);
+            fprintf(f, ",endpoint=\"%s\"} %" PRIu64 "\n", sums[k].name,
+                    status_field_value(d, &sums[k].s));
+        }
+    }
     free(sums);
     return 0;
 }
@@ -307,6 +335,8 @@ int metrics_write(FILE *f, const struct process_info *p, const struct status_vie
     int e = listeners(f, v);
     if (!e)
         e = upstreams(f, v);
+    if (!e)
+        e = endpoints(f, v);
     if (!e && ferror(f))
         e = -EIO;
     return e;

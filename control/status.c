@@ -259,8 +259,15 @@ static void add_upstream(struct upstream_stats *sum, const struct upstream_stats
     sum->timeouts += u->timeouts;
     sum->bytes_in += u->bytes_in;
     sum->bytes_out += u->bytes_out;
+    sum->no_endpoint += u->no_endpoint;
+    sum->pool_waits += u->pool_waits;
+    sum->pool_timeout += u->pool_timeout;
     sum->active += u->active;
     sum->idle += u->idle;
+    /* The same on all cores, but for a moment. */
+    sum->used = u->used;
+    sum->panic = u->panic;
+    sum->backups = u->backups;
 }
 
 unsigned status_sum_upstreams(const struct status_view *v, struct upstream_stats *ret, unsigned max)

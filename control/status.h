@@ -55,4 +55,16 @@ unsigned status_merge_names(struct listener_stats *sums, unsigned n);
 unsigned status_sum_upstreams(const struct status_view *v, struct upstream_stats *ret,
                               unsigned max);
 
+struct status_endpoint {
+    char upstream[64];
+    char name[24]; /* 10.0.0.2:80 */
+    struct endpoint_stats s;
+};
+/* status_endpoints.c. Those of an upstream stand together. */
+unsigned status_sum_endpoints(const struct status_view *v, struct status_endpoint *ret,
+                              unsigned max);
+
+/* Of the attempts that got a connection, those that got a pooled one; 0 when there were none. */
+double status_reuse_ratio(uint64_t reused, uint64_t connects);
+
 #endif

@@ -27,6 +27,11 @@ static const struct status_field upstream_fields[] = {
 #include "control/status_fields.def"
 };
 
+static const struct status_field endpoint_fields[] = {
+#define ENDPOINT_FIELD(g, n, m, k, h) ENTRY(struct endpoint_stats, g, n, m, k, h)
+#include "control/status_fields.def"
+};
+
 static const struct status_field port_fields[] = {
 #define PORT_FIELD(g, n, m, k, h) ENTRY(struct port_counters, g, n, m, k, h)
 #include "control/status_fields.def"
@@ -40,6 +45,7 @@ const struct status_table status_core_fields = TABLE(core_fields);
 const struct status_table status_kind_fields = TABLE(kind_fields);
 const struct status_table status_listener_fields = TABLE(listener_fields);
 const struct status_table status_upstream_fields = TABLE(upstream_fields);
+const struct status_table status_endpoint_fields = TABLE(endpoint_fields);
 const struct status_table status_port_fields = TABLE(port_fields);
 
 uint64_t status_field_value(const struct status_field *f, const void *of)

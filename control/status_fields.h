@@ -24,6 +24,7 @@ extern const struct status_table status_core_fields;     /* struct core_status *
 extern const struct status_table status_kind_fields;     /* struct sched_kind */
 extern const struct status_table status_listener_fields; /* struct listener_stats */
 extern const struct status_table status_upstream_fields; /* struct upstream_stats */
+extern const struct status_table status_endpoint_fields; /* struct endpoint_stats */
 extern const struct status_table status_port_fields;     /* struct port_counters */
 
 uint64_t status_field_value(const struct status_field *f, const void *of);

@@ -186,18 +186,42 @@ static json_t *listeners_to_json(const struct process_info *p, const struct stat
     return a;
 }
 
+/* Those of one upstream; they stand together. */
+static json_t *endpoints_to_json(const struct status_endpoint *e, unsigned n, const char *upstream)
+{
+    json_t *a = json_array();
+
+    for (unsigned i = 0; i < n; i++) {
+        if (strcmp(e[i].upstream, upstream) != 0)
+            continue;
+        json_t *o = json_object();
+        json_object_set_new(o, "address", text(e[i].name));
+        json_object_set_new(o, "probe",
+                            e[i].s.probed ? text(probe_result_name(e[i].s.probe)) : json_null());
+        put_fields(o, &status_endpoint_fields, &e[i].s, false);
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
 static json_t *upstreams_to_json(const struct status_view *v)
 {
     struct upstream_stats *sums = calloc(STATUS_MAX_UPSTREAMS, sizeof(*sums));
+    struct status_endpoint *eps = calloc(STATUS_MAX_ENDPOINTS, sizeof(*eps));
     json_t *a = json_array();
     unsigned n = sums ? status_sum_upstreams(v, sums, STATUS_MAX_UPSTREAMS) : 0;
+    unsigned neps = eps ? status_sum_endpoints(v, eps, STATUS_MAX_ENDPOINTS) : 0;
 
     for (unsigned i = 0; i < n; i++) {
         json_t *o = json_object();
         json_object_set_new(o, "name", text(sums[i].name));
         put_fields(o, &status_upstream_fields, &sums[i], false);
+        json_object_set_new(o, "reuse_ratio",
+                            json_real(status_reuse_ratio(sums[i].reused, sums[i].connects)));
+        json_object_set_new(o, "endpoints", endpoints_to_json(eps, neps, sums[i].name));
         json_array_append_new(a, o);
     }
+    free(eps);
     free(sums);
     return a;
 }

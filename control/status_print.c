@@ -214,6 +214,39 @@ static void print_kinds(const json_t *s, FILE *f)
     }
 }
 
+static const char *endpoint_state(const json_t *e)
+{
+    if (!num(e, "weight"))
+        return "drained";
+    if (num(e, "ejected"))
+        return "ejected";
+    if (!num(e, "healthy"))
+        return "unhealthy";
+    return num(e, "backup") ? "backup" : "good";
+}
+
+static void print_endpoints(const json_t *s, FILE *f)
+{
+    const json_t *u, *e;
+    size_t i, k;
+
+    fprintf(f, "\n%-12s %-21s %-9s %-11s %6s %6s %6s %6s %7s %7s %6s\n", "UPSTREAM", "ENDPOINT",
+            "STATE", "LAST PROBE", "WEIGHT", "ACTIVE", "IDLE", "WAIT", "PICKS", "FAILED", "REUSE");
+    json_array_foreach(json_object_get(s, "upstreams"), i, u)
+    {
+        json_array_foreach(json_object_get(u, "endpoints"), k, e)
+        {
+            int64_t reused = num(e, "reused"), all = reused + num(e, "connects");
+            fprintf(f, "%-12s %-21s %-9s %-11s %6s %6s %6s %6s %7s %7s %5.1f%%%s\n", str(u, "name"),
+                    str(e, "address"), endpoint_state(e), str(e, "probe"), HUMAN(num(e, "weight")),
+                    HUMAN(num(e, "active")), HUMAN(num(e, "idle")), HUMAN(num(e, "waiting")),
+                    HUMAN(num(e, "picks")), HUMAN(num(e, "failures")),
+                    all ? 100.0 * (double)reused / (double)all : 0.0,
+                    num(u, "panic") ? "  panic" : "");
+        }
+    }
+}
+
 /* Only reasons that have happened, sums over the cores. "accepted" and "delivered" are no losses.
  */
 static void print_drops(const json_t *s, const char *layer, FILE *f)
@@ -249,6 +282,7 @@ void status_print(const json_t *status, FILE *f)
     print_listeners(status, f);
     print_upstreams(status, f);
     print_kinds(status, f);
+    print_endpoints(status, f);
     print_overrides(status, f);
     fprintf(f, "\nDROPS BY REASON\n");
     print_drops(status, "net", f);

@@ -141,6 +141,8 @@ static void on_tick(uv_timer_t *h)
                           memory_order_relaxed);
     publish_poll(&s->publish);
     supervisor_look_at_draining(s);
+    if (s->health_stale)
+        supervisor_apply_health(s);
     if (stuck >= 0)
         abort_for(s, (unsigned)stuck);
     notify_feed(&s->notify);
@@ -263,7 +265,7 @@ static int start_admin(struct supervisor *s)
     int e = status_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->status);
     if (!e)
         e = conns_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->conns);
-    if (e)
+    if (e || supervisor_start_health(s))
         return fail(s, "out of memory");
     if (o.path && admin_new(&s->loop, &o, &s->admin, err, sizeof(err)))
         return fail(s, err);
@@ -334,7 +336,10 @@ static int open_loop(struct supervisor *s)
     uv_timer_init(&s->loop, &s->tick);
     uv_timer_init(&s->loop, &s->ack_timer);
     uv_timer_init(&s->loop, &s->end_timer);
+    uv_timer_init(&s->loop, &s->health_timer);
+    uv_async_init(&s->loop, &s->health_wake, supervisor_on_health_wake);
     s->core_exit.data = s->tick.data = s->ack_timer.data = s->end_timer.data = s;
+    s->health_timer.data = s->health_wake.data = s;
     for (unsigned i = 0; i < SIGNALS; i++) {
         uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;
@@ -352,6 +357,8 @@ static void close_handles(struct supervisor *s)
     uv_close((uv_handle_t *)&s->tick, NULL);
     uv_close((uv_handle_t *)&s->ack_timer, NULL);
     uv_close((uv_handle_t *)&s->end_timer, NULL);
+    uv_close((uv_handle_t *)&s->health_timer, NULL);
+    uv_close((uv_handle_t *)&s->health_wake, NULL);
     for (unsigned i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&s->signals[i], NULL);
 }
@@ -373,6 +380,9 @@ static void finish(struct supervisor *s)
         log_free(s->log);
         _exit(1); /* it may still use anything of ours */
     }
+    uv_timer_stop(&s->health_timer);
+    health_free(s->health);
+    s->health = NULL;
     if (s->publishing)
         publish_fini(&s->publish);
     if (s->loop_ready) {

@@ -8,6 +8,7 @@
 #include "control/conns.h"
 #include "control/cores.h"
 #include "control/drain.h"
+#include "control/health.h"
 #include "control/log.h"
 #include "control/metrics.h"
 #include "control/notify.h"
@@ -48,6 +49,8 @@ struct supervisor {
     struct watchdog watchdog;
     struct notify notify;
     struct drain drain;
+    struct health *health;
+    bool health_stale; /* it has not taken in the configuration that runs, for want of memory */
     struct status *status;
     struct conns *conns;
     struct list_node conns_waiters; /* struct conns_waiter */
@@ -58,8 +61,8 @@ struct supervisor {
     int lock; /* of the admin socket; -1: none */
 
     uv_signal_t signals[SIGNALS];
-    uv_timer_t tick, ack_timer, end_timer;
-    uv_async_t core_exit;
+    uv_timer_t tick, ack_timer, end_timer, health_timer;
+    uv_async_t core_exit, health_wake;
     struct list_node asks;    /* struct ask: status for admin or metrics */
     struct list_node reloads; /* struct reload_wait */
     struct admin_request *drainer[ADMIN_MAX_CLIENTS + 1]; /* who waits for the drain's end */
@@ -88,6 +91,13 @@ void supervisor_upstream(struct supervisor *s, const struct admin_call *call,
 void supervisor_look_at_draining(struct supervisor *s);
 void supervisor_end_reloads(struct supervisor *s);
 void supervisor_on_ack_timer(uv_timer_t *h);
+
+/* supervisor_health.c */
+int supervisor_start_health(struct supervisor *s); /* not 0: no memory */
+/* A configuration has been published. */
+void supervisor_apply_health(struct supervisor *s);
+void supervisor_on_health_timer(uv_timer_t *h);
+void supervisor_on_health_wake(uv_async_t *h);
 
 /* supervisor_end.c: draining and stopping. */
 void supervisor_drain(struct supervisor *s, const char *why, struct admin_request *r);

@@ -196,6 +196,7 @@ static void answer(struct supervisor *s, const struct publish_result *r,
     if (r->changed) {
         s->published_wall = supervisor_wall_now();
         log_configure(s->log, &s->publish.current->log);
+        supervisor_apply_health(s);
     }
     log_outcome(s, r);
     wait_for_cores(s, r, admin);
@@ -298,6 +299,7 @@ static void on_drained(struct status_request *r, const struct status_view *v)
         return;
     log_info(s->log, "version %" PRIu64 ": listeners that are gone have drained, %zu have not yet",
              s->publish.current->version, s->publish.current->ndraining);
+    supervisor_apply_health(s);
     nudge_cores(s);
 }
 

@@ -34,7 +34,8 @@ static void add_endpoint(struct core_status *st, const struct endpoint *ep)
     to->addr = ep->addr;
     to->port = ep->port;
     to->weight = ep->weight;
-    to->flags = ep->flags;
+    to->healthy = !(ep->flags & ENDPOINT_UNHEALTHY);
+    to->ejected = ep->flags & ENDPOINT_EJECTED ? 1 : 0;
     to->backup = ep->backup;
     to->used = ep->place_ != BALANCE_NOWHERE;
     to->probed = ep->probe_ && probe_last(ep->probe_, &streak, &to->probe);

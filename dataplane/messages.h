@@ -52,19 +52,19 @@ struct upstream_stats {
     uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
     uint64_t bytes_in, bytes_out;
     uint64_t no_endpoint, pool_waits, pool_timeout;
-    uint32_t active, idle; /* connections now */
-    uint32_t used;         /* endpoints that requests may go to now */
-    bool panic, backups;   /* why these: see struct balance */
+    uint32_t active, idle;   /* connections now */
+    uint32_t used;           /* endpoints that requests may go to now */
+    uint32_t panic, backups; /* 0 or 1, why these: see struct balance */
 };
 
 struct endpoint_stats {
     uint16_t upstream; /* index of its upstream in core_status.upstreams */
     uint16_t port;     /* host order */
     uint32_t addr;     /* network order */
-    uint16_t weight;
-    uint8_t flags; /* enum endpoint_flags */
-    uint8_t probe; /* enum probe_result of the last probe, if `probed` */
-    bool backup, used, probed;
+    bool probed;       /* by this core, and a probe has ended */
+    uint8_t probe;     /* enum probe_result of that */
+    uint32_t weight;
+    uint32_t healthy, ejected, backup, used; /* 0 or 1 */
     uint32_t active, idle, waiting; /* connections in use and not; requests that wait for one */
     uint64_t picks, failures, connects, reused;
     uint64_t ejections; /* the same on every core */

@@ -18,6 +18,7 @@
 
 #include "config/build.h"
 #include "config/load.h"
+#include "control/health.h"
 #include "dataplane/core_private.h"
 #include "dataplane/net/net.h"
 #include "dataplane/proxy/proxy.h"
@@ -362,6 +363,35 @@ static void start_cores(struct world *w, const struct world_opts *o)
     }
 }
 
+/* Control, in the same thread: it is polled in every pass, so its decisions take no time. */
+static void on_post(void *ctx, unsigned core, struct core_msg *m)
+{
+    struct world *w = ctx;
+    core_post(w->cores[core], m);
+}
+
+static bool on_is_running(void *ctx, unsigned core)
+{
+    return true;
+}
+
+static void on_wake(void *ctx)
+{
+    /* It is polled anyway. */
+}
+
+static const struct cores_ops world_cores = {.post = on_post, .is_running = on_is_running};
+
+static void start_health(struct world *w)
+{
+    struct health_opts o = {.cores = {.ops = &world_cores, .ctx = w, .n = w->shared.ncores},
+                            .wake = on_wake,
+                            .ctx = w};
+    w->health = health_new(&o);
+    assert_non_null(w->health);
+    assert_int_equal(health_apply(w->health, w->snapshot, w->now), 0);
+}
+
 static struct rte_mempool *pool_of(const struct world_opts *o, unsigned end)
 {
     unsigned n = end == 1 && o->proxy_mbufs ? o->proxy_mbufs : o->mbufs;
@@ -396,6 +426,8 @@ struct world *world_new(const struct world_opts *o)
     host_init(&w->client, w, 0, WORLD_CLIENT);
     host_init(&w->origin, w, 2, WORLD_ORIGIN);
     start_cores(w, o);
+    if (!o->plain)
+        start_health(w);
     return w;
 }
 
@@ -407,6 +439,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
 static uint64_t world_next(const struct world *w)
 {
     uint64_t next = min64(host_next(&w->client), host_next(&w->origin));
+    next = w->health ? min64(next, w->health_due) : next;
     next = min64(next, wire_next_timeout(w->wire));
     for (unsigned i = 0; i < w->shared.ncores; i++)
         next = min64(next, core_next_timeout(w->cores[i]));
@@ -425,6 +458,8 @@ static bool world_pass(struct world *w)
         any |= core_pass(w->cores[i], w->now);
     w->core_tsc += clock_tsc() - from;
     any |= host_pass(&w->origin, w->now);
+    if (w->health)
+        w->health_due = health_poll(w->health, w->now);
     return any;
 }
 
@@ -514,6 +549,8 @@ void world_publish(struct world *w, const char *yaml)
     w->old[w->nold++] = w->snapshot;
     w->snapshot = s;
     atomic_store(&w->shared.snapshot, s);
+    if (w->health)
+        assert_int_equal(health_apply(w->health, s, w->now), 0);
 }
 
 void world_reload(struct world *w, const char *yaml)
@@ -525,9 +562,22 @@ void world_reload(struct world *w, const char *yaml)
 
 void world_listen(struct world *w, uint16_t port)
 {
-    struct tcp_listener *l;
     struct tcp_listener_opts o = {.port = port, .on_accept = on_accept, .ctx = &w->origin};
-    assert_int_equal(tcp_listen(w->origin.tcp, &o, &l), 0);
+    unsigned i = 0;
+    while (w->listeners[i])
+        assert_true(++i < WORLD_MAX_PORTS);
+    assert_int_equal(tcp_listen(w->origin.tcp, &o, &w->listeners[i]), 0);
+    w->ports[i] = port;
+}
+
+void world_unlisten(struct world *w, uint16_t port)
+{
+    for (unsigned i = 0; i < WORLD_MAX_PORTS; i++) {
+        if (!w->listeners[i] || w->ports[i] != port)
+            continue;
+        tcp_listener_free(w->origin.tcp, w->listeners[i]);
+        w->listeners[i] = NULL;
+    }
 }
 
 static bool has_accepted(void *ctx)
@@ -692,6 +742,7 @@ void world_free(struct world *w)
     check_nothing_left(w);
     for (unsigned i = 0; i < w->shared.ncores; i++)
         core_free(w->cores[i]);
+    health_free(w->health);
     host_fini(&w->client);
     host_fini(&w->origin);
     wire_free(w->wire);

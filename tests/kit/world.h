@@ -72,6 +72,10 @@ struct world_opts {
     uint32_t misroute_ppm; /* frames that reach the wrong core's queue */
 };
 
+struct health;
+
+#define WORLD_MAX_PORTS 16
+
 struct world {
     uint64_t now, seed;
     struct wire *wire;
@@ -83,6 +87,10 @@ struct world {
     struct core_shared shared;
     struct core *cores[WORLD_MAX_CORES];
     struct core *core_table[WORLD_MAX_CORES];
+    struct health *health; /* control's part in what is known of endpoints; NULL: plain */
+    uint64_t health_due;
+    struct tcp_listener *listeners[WORLD_MAX_PORTS]; /* the origin's */
+    uint16_t ports[WORLD_MAX_PORTS];
     struct list_node peers, accepted;
     char *transcript; /* ring of text lines of what was on the wire */
     size_t transcript_at;
@@ -115,9 +123,9 @@ void world_settle(struct world *w);
 /* Prints the last frames on the wire to stderr. */
 void world_dump(struct world *w);
 
-/* The origin accepts connections on `port`. */
+/* The origin accepts connections on `port`, or refuses them again (those that are open live on). */
 void world_listen(struct world *w, uint16_t port);
-void world_unlisten(struct world *w);
+void world_unlisten(struct world *w, uint16_t port);
 
 /* From the client's host to the proxy. */
 struct peer *world_connect(struct world *w, uint16_t port);
