@@ -176,7 +176,7 @@ void semaphore_timed_init(struct semaphore_timed *a, struct semaphore *s, uint32
                           uint64_t deadline)
 {
     semaphore_acquire_init(&a->acquire, s, n);
-    a->sleep_ = (struct sleep){0};
+    a->sleep_.timer.node_ = (struct list_node){NULL, NULL}; /* not armed: all that it needs */
     a->deadline_ = deadline;
     a->acquire.future.kind = &timed_kind;
 }

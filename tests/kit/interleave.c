@@ -303,6 +303,7 @@ static uint64_t do_compare(struct party *p, unsigned loc, struct step *s)
     unsigned way = choose(n + can_succeed);
     if (can_succeed && way == 0)
         return do_modify(p, loc, s->op.order, s);
+    assert(way - can_succeed < n);
     unsigned time = times[way - can_succeed];
     s->is_stale = time != l->n - 1;
     uint64_t value = l->history[time].value;

@@ -51,7 +51,7 @@
 #define IL_OP(kind_, p, order_, operand_)                                                          \
     (&(struct interleave_op){                                                                      \
         .kind = INTERLEAVE_##kind_,                                                                \
-        .addr = (void *)(uintptr_t)(p),                                                            \
+        .addr = (void *)(p),                                                                       \
         .size = sizeof(*(p)),                                                                      \
         .order = (order_),                                                                         \
         .operand = (operand_),                                                                     \
