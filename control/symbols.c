@@ -73,6 +73,17 @@ static bool is_build(Elf *elf, const char *want)
     return false;
 }
 
+/* Assembly doesn't always say how long a function is: to the end of its section then. */
+static uint64_t size_of(Elf *elf, const GElf_Sym *y)
+{
+    Elf_Scn *section = y->st_size ? NULL : elf_getscn(elf, y->st_shndx);
+    GElf_Shdr h;
+
+    if (!section || !gelf_getshdr(section, &h) || y->st_value < h.sh_addr)
+        return y->st_size;
+    return h.sh_addr + h.sh_size - y->st_value;
+}
+
 static int read_functions(struct symbols *s, uint32_t type)
 {
     GElf_Shdr h = {0};
@@ -90,7 +101,7 @@ static int read_functions(struct symbols *s, uint32_t type)
         GElf_Sym y;
         if (!gelf_getsym(d, (int)i, &y) || GELF_ST_TYPE(y.st_info) != STT_FUNC || !y.st_value)
             continue;
-        s->functions[s->n++] = (struct function){y.st_value, y.st_size, y.st_name};
+        s->functions[s->n++] = (struct function){y.st_value, size_of(s->elf, &y), y.st_name};
     }
     qsort(s->functions, s->n, sizeof(*s->functions), by_address);
     return s->n ? 0 : -ENOENT;
@@ -186,7 +197,7 @@ const char *symbols_find(struct symbols *s, uint64_t offset, uint64_t *ret_into)
 {
     const struct function *f = last_before(s, offset);
 
-    if (!f || (f->size && offset - f->from >= f->size))
+    if (!f || offset - f->from >= f->size)
         return NULL;
     const char *name = elf_strptr(s->elf, s->names, f->name);
     if (!name || !*name)

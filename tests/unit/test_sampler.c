@@ -163,6 +163,11 @@ static void a_pass_that_hangs_outside_any_task_is_caught_too(void **state)
     assert_int_equal(stall_read(&sched.stalls, &r, 1), 1);
     assert_false(r.running);
     assert_int_equal(stall_count(&sched.stalls), 1);
+    sched_latch(&sched, clock_now_ns()); /* and so is the next */
+    look_after(0);
+    assert_int_equal(look_after(SAMPLER_LIMIT_NS), 1);
+    sched_pass_end(&sched);
+    assert_int_equal(stall_count(&sched.stalls), 2);
 }
 
 static void a_core_that_sleeps_is_left_alone(void **state)

@@ -42,6 +42,8 @@ static void a_static_function_has_a_name(void **state)
     assert_string_equal(symbols_find(s, offset, &into), "a_static_function");
     assert_int_equal(into, 1);
     assert_null(symbols_find(s, 1, &into));
+    assert_true(module_of_address((uintptr_t)rings, &m, &offset)); /* data, behind all functions */
+    assert_null(symbols_find(s, offset, &into));
     symbols_close(s);
 }
 
