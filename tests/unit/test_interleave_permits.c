@@ -157,11 +157,6 @@ static void acquire_1(void)
     acquire_and_put(&cores[1]);
 }
 
-static void acquire_2(void)
-{
-    acquire_and_put(&cores[2]);
-}
-
 /* May be left waiting. */
 static void want_1(void)
 {
@@ -402,6 +397,11 @@ static const char *one_of_two_has_it(void)
     return permits_leased(permits) != 1 ? "what is leased is not what one holds" : NULL;
 }
 
+static const char *the_third_has_it(void)
+{
+    return cores[2].has_ended ? books_balance() : "the third didn't get it";
+}
+
 static const char *all_is_given_back(void)
 {
     const char *wrong = books_balance();
@@ -477,10 +477,12 @@ static const struct interleave_case cases[NCASES] = {
                    .end = one_of_two_has_it},
     [THREE] = {.name = "two wait for a release",
                .set_up = one_is_held_and_another_waits,
-               .party = {put_0, finish_and_put_1, acquire_2}},
+               .party = {put_0, finish_and_put_1, want_2},
+               .end = the_third_has_it},
     [THREE_GO] = {.name = "one of two waiters goes",
                   .set_up = one_is_held_and_another_waits,
-                  .party = {put_0, drop_1, acquire_2}},
+                  .party = {put_0, drop_1, want_2},
+                  .end = the_third_has_it},
     [RAISE_THREE] = {.name = "limit raised for two",
                      .set_up = two_others_wait,
                      .party = {raise_limit, finish_and_put_1, finish_and_put_2}},
