@@ -293,6 +293,8 @@ static void on_drained(struct status_request *r, const struct status_view *v)
     struct supervisor *s = container_of(r, struct supervisor, drained);
     uint64_t before = s->publish.current->version;
 
+    if (s->state != RUN_SERVING)
+        return;
     draining_look(&s->publish, v);
     publish_clean(&s->publish);
     if (s->publish.current->version == before)
