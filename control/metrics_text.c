@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "control/status_fields.h"
 
@@ -80,6 +81,10 @@ static void core_times(FILE *f, const struct status_view *v)
     family(f, "core_up", "gauge", "1 when the core answers");
     for (unsigned c = 0; c < v->ncores; c++)
         fprintf(f, "millrace_core_up{core=\"%u\"} %d\n", c, v->cores[c].answering);
+    family(f, "core_cpu", "gauge", "The CPU that the core runs on");
+    for (unsigned c = 0; c < v->ncores; c++)
+        if (v->cores[c].s)
+            fprintf(f, "millrace_core_cpu{core=\"%u\"} %u\n", c, v->cores[c].s->cpu);
     family(f, "core_busy_seconds_total", "counter", "Time spent in passes that did any work");
     for (unsigned c = 0; c < v->ncores; c++)
         if (v->cores[c].s && v->cores[c].s->tsc_hz)
@@ -271,6 +276,16 @@ static void ports(FILE *f, const struct process_info *p)
 {
     char name[64];
 
+    family(f, "port_info", "gauge", "Always 1; the labels say what the port is");
+    for (unsigned k = 0; k < p->nports; k++) {
+        sample_label(f, "port_info", "port", p->ports[k].name);
+        fputs(",device=\"", f);
+        metrics_write_label(f, p->ports[k].device);
+        fputs("\",driver=\"", f);
+        metrics_write_label(f, p->ports[k].info.driver);
+        fprintf(f, "\",queues=\"%u\",mtu=\"%u\"} 1\n", p->ports[k].info.queues,
+                p->ports[k].info.mtu);
+    }
     for (size_t i = 0; i < status_port_fields.n; i++) {
         const struct status_field *d = &status_port_fields.fields[i];
         field_name(name, sizeof(name), d);
@@ -291,6 +306,8 @@ static void process(FILE *f, const struct process_info *p)
     fputs("\",dpdk=\"", f);
     metrics_write_label(f, p->dpdk);
     fputs("\"} 1\n", f);
+    single(f, "draining", "gauge", "1 once no connection is accepted any more: it drains or stops",
+           strcmp(p->state, "running") != 0);
     single(f, "start_time_seconds", "gauge", "When the process started, in Unix time",
            (double)p->started_wall_ns / 1e9);
     single(f, "config_version", "gauge", "Configuration version that runs",

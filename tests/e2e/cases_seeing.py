@@ -21,7 +21,7 @@ from origin import Listener
 from origin import echo as origin_echo
 from proc import BINARY, HERE, Folder, Millrace, check, equal, sh, until
 from raw import Client, ask
-from world import ECHO, KERNEL, L4ECHO, OURS, WEB, write_config
+from world import ECHO, KERNEL, L4ECHO, OURS, STRICT, WEB, write_config
 
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 WALL = 0x40000000
@@ -353,6 +353,46 @@ def top_restart(_):
             t.check_restored("q")
         finally:
             t.end()
+
+
+def page(name):
+    with open(os.path.join(HERE, "../../docs", name), encoding="utf-8") as f:
+        return f.read()
+
+
+def codes(text, title):
+    """The codes of a section's table."""
+    return set(re.findall(r"^\| `(\w+)` \|", text.split(f"## {title}\n")[1].split("\n## ")[0], re.M))
+
+
+@case("every metric of a running instance is in docs/metrics.md, and the other way round; so are "
+      "the access log's fields and reasons")
+def documented(world):
+    ask(OURS, WEB, "GET /py/size/1 HTTP/1.1\nHost: a\n\n")
+    ask(OURS, STRICT, "GET /nobody HTTP/1.1\nHost: a\n\n")
+    _, text, _ = sh("curl", "-s", "http://127.0.0.1:9901/metrics")
+    emitted = dict(re.findall(r"^# TYPE (millrace_\w+) (\w+)$", text, re.M))
+    told = dict(re.findall(r"^\| `(millrace_\w+)` \| (\w+) \|", page("metrics.md"), re.M))
+    equal(sorted(emitted.items()), sorted(told.items()), "metrics and their types")
+    labels = {m[0]: m[1] for m in re.findall(r"^\| `(millrace_\w+)` \| \w+ \| (.*?) \|",
+                                             page("metrics.md"), re.M)}
+    for name, inside in re.findall(r"^(millrace_\w+)\{(.*)\} ", text, re.M):
+        family = name if name in labels else re.sub(r"_(bucket|sum|count)$", "", name)
+        got = [x for x in re.findall(r'(\w+)="', inside) if x != "le"]
+        equal(got, re.findall(r"`(\w+)`", labels[family]), f"labels of {family}")
+    reasons = page("reasons.md")
+    for title, metric in (("How the network layer lets go of a packet", "net_packets"),
+                          ("How TCP lets go of a segment", "tcp_segments")):
+        equal(set(re.findall(rf'millrace_{metric}_total\{{.*reason="(\w+)"', text)),
+              codes(reasons, title), title)
+
+    def records():
+        with open(os.path.join(world.folder, "access.log"), encoding="ascii") as f:
+            return [json.loads(line) for line in f]
+    until(lambda: any(r["listener"] == "strict" for r in records()), 5, "the record")
+    for record in records():
+        check(set(record) <= codes(reasons, "The access log"), f"fields: {record}")
+        check(record["reason"] in codes(reasons, "How a request ends"), f"reason: {record}")
 
 
 @case("the manual has every verb", own=True)
