@@ -109,7 +109,7 @@ int conns_parse(const struct admin_call *call, struct conns_request *ret, char *
         return -EINVAL;
     }
     if (listener)
-        strcpy(ret->filter.listener, listener);
+        memcpy(ret->filter.listener, listener, strlen(listener) + 1);
     if (client && parse_client(client, &ret->filter, err, err_len))
         return -EINVAL;
     if (state && parse_state(state, &ret->filter, err, err_len))

@@ -3,9 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* A slot holds a connection's address, or the number of the next free slot marked by its lowest
- * bit, which no address has. */
-static uintptr_t *slot(const struct conn_table *t, uint32_t number)
+static struct conn_slot *slot(const struct conn_table *t, uint32_t number)
 {
     assert(number >= 1 && number <= t->made_);
     return &t->chunks_[(number - 1) / CONN_CHUNK][(number - 1) % CONN_CHUNK];
@@ -13,7 +11,7 @@ static uintptr_t *slot(const struct conn_table *t, uint32_t number)
 
 static void give_back(struct conn_table *t, uint32_t number)
 {
-    *slot(t, number) = (uintptr_t)t->free_ << 1 | 1;
+    *slot(t, number) = (struct conn_slot){NULL, t->free_};
     t->free_ = number;
 }
 
@@ -22,7 +20,7 @@ static void grow(struct conn_table *t)
     uint32_t chunk = t->made_ / CONN_CHUNK;
     if (chunk == CONN_CHUNKS)
         return;
-    t->chunks_[chunk] = malloc(CONN_CHUNK * sizeof(uintptr_t));
+    t->chunks_[chunk] = malloc(CONN_CHUNK * sizeof(struct conn_slot));
     if (!t->chunks_[chunk])
         return;
     t->made_ += CONN_CHUNK;
@@ -37,9 +35,9 @@ uint32_t conn_table_put(struct conn_table *t, struct conn *c)
     uint32_t number = t->free_;
     if (!number)
         return 0;
-    uintptr_t *s = slot(t, number);
-    t->free_ = (uint32_t)(*s >> 1);
-    *s = (uintptr_t)c;
+    struct conn_slot *s = slot(t, number);
+    t->free_ = s->next;
+    s->conn = c;
     return number;
 }
 
@@ -51,8 +49,7 @@ void conn_table_take(struct conn_table *t, uint32_t number)
 
 struct conn *conn_table_at(const struct conn_table *t, uint32_t number)
 {
-    uintptr_t s = *slot(t, number);
-    return s & 1 ? NULL : (struct conn *)s;
+    return slot(t, number)->conn;
 }
 
 void conn_table_fini(struct conn_table *t)

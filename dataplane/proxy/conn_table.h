@@ -10,9 +10,14 @@
 
 struct conn;
 
+struct conn_slot {
+    struct conn *conn; /* NULL: free */
+    uint32_t next;     /* free slot after a free one; 0: none */
+};
+
 /* Zeroed memory is an empty table. */
 struct conn_table {
-    uintptr_t *chunks_[CONN_CHUNKS];
+    struct conn_slot *chunks_[CONN_CHUNKS];
     uint32_t made_; /* slots in the chunks */
     uint32_t free_; /* number of a free slot, which links to the next; 0: none */
 };
