@@ -19,6 +19,7 @@ struct bind {
     struct config_errors *errs;
     struct mark *marks;
     size_t nmarks, room;
+    bool by_hand; /* parts were set while it ran: rules against slips do not hold */
     bool out_of_memory;
 };
 

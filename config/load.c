@@ -57,9 +57,13 @@ static int load(const char *name, const char *text, size_t len, const struct con
 }
 
 static int load_any(const char *name, const char *text, size_t len, const struct config_host *host,
-                    struct snapshot **ret, struct config_errors *errs)
+                    bool by_hand, struct snapshot **ret, struct config_errors *errs)
 {
-    struct bind b = {.file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs};
+    struct bind b = {.file = name,
+                     .arena = arena_new(),
+                     .scratch = arena_new(),
+                     .errs = errs,
+                     .by_hand = by_hand};
     struct snapshot *s;
     int rc = load(name, text, len, host, &b, &s);
 
@@ -79,13 +83,13 @@ int config_load_text(const char *name, const char *text, size_t len, const struc
 {
     if (len > CONFIG_FILE_MAX)
         return fail(errs, name, -EINVAL, "a configuration has at most 1MiB");
-    return load_any(name, text, len, host, ret, errs);
+    return load_any(name, text, len, host, false, ret, errs);
 }
 
 int config_load_written(const char *name, const char *text, size_t len, struct snapshot **ret,
                         struct config_errors *errs)
 {
-    return load_any(name, text, len, NULL, ret, errs);
+    return load_any(name, text, len, NULL, true, ret, errs);
 }
 
 int config_check(const struct snapshot *s, const char *name, struct config_errors *errs)
@@ -98,7 +102,8 @@ int config_check(const struct snapshot *s, const char *name, struct config_error
 
     if (f && fclose(f))
         rc = -ENOMEM;
-    rc = rc ? fail(errs, name, rc, "out of memory") : load_any(name, text, len, NULL, &again, errs);
+    rc = rc ? fail(errs, name, rc, "out of memory")
+            : load_any(name, text, len, NULL, true, &again, errs);
     free(text);
     if (!rc)
         snapshot_free(again);
@@ -109,7 +114,8 @@ int config_check(const struct snapshot *s, const char *name, struct config_error
 int config_load_origins(const char *name, const char *text, size_t len, const char *path,
                         void *context, config_origin_fn *each, struct config_errors *errs)
 {
-    struct bind b = {.file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs};
+    struct bind b = {
+        .file = name, .arena = arena_new(), .scratch = arena_new(), .errs = errs, .by_hand = true};
     struct snapshot *s;
     int rc = load(name, text, len, NULL, &b, &s);
 

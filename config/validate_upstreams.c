@@ -51,7 +51,8 @@ static void check_endpoints(struct validate *v, const struct config_upstream *u)
         validate_distinct(v, items, n, "the endpoint");
 }
 
-/* Backups stand in for others; if all were of weight 0, nothing would be served at all. */
+/* Backups stand in for others; if all were of weight 0, nothing would be served at all. Who drains
+ * an upstream by hand means just that. */
 static void check_primaries(struct validate *v, const struct config_upstream *u)
 {
     const struct yaml_node *n = bind_where(v->b, &u->endpoints[0], "endpoints");
@@ -59,7 +60,7 @@ static void check_primaries(struct validate *v, const struct config_upstream *u)
     for (size_t i = 0; i < u->nendpoints; i++) {
         const struct config_endpoint *e = &u->endpoints[i];
 
-        if (!e->backup && e->weight)
+        if ((!e->backup && e->weight) || v->b->by_hand)
             return;
         if (bind_where(v->b, &e->backup, BIND_FAULTY) || bind_where(v->b, &e->weight, BIND_FAULTY))
             return;

@@ -427,3 +427,62 @@ def reload_storm_short(_):
       seconds=240)
 def reload_storm_long(_):
     storm(60, 1000)
+
+
+def weights(proxy):
+    """What is set by hand, by path."""
+    return {o["key"]: (o["value"], o["configured"]) for o in proxy.status()["config"]["overrides"]}
+
+
+@case("upstreams are changed by hand: shown as overrides, kept by a reload, dropped on demand",
+      own=True)
+def by_hand(_):
+    with Fresh() as world:
+        text, proxy = read(world.config), world.proxy
+        two = text.replace("  - name: scripted\n    endpoints: [{}:9001]".format(KERNEL),
+                           "  - name: scripted\n    endpoints: [{0}:9001, {0}:9004]".format(KERNEL))
+        check(two != text, "the template has changed")
+        put(world.config, two)
+        until(lambda: running(proxy) == 2, 10, "the watch sees the file")
+        live, dead = (f"upstreams[scripted].endpoints[{KERNEL}:{port}].weight"
+                      for port in (9001, 9004))
+        _, out, _ = proxy.admin("upstream", "scripted", "drain", f"{KERNEL}:9004")
+        equal(out, f"version 3 is published\n  {dead}: 1 -> 0\n"
+                   "overrides in force: 1 (`millrace status` lists them)\n", "drain")
+        for _ in range(20):
+            equal(status_of("/py/echo"), 200, "without the drained one")
+        check(f"{dead}: 0 (the configuration says 1)" in proxy.admin("status")[1], "status")
+        proxy.admin("upstream", "scripted", "weight", f"{KERNEL}:9001", "7")
+        equal(weights(proxy), {dead: ("0", "1"), live: ("7", "1")}, "overrides")
+
+        # A reload keeps them, by default and if asked to.
+        put(world.config, two.replace("idle: 3s", "idle: 4s"))
+        proxy.admin("reload", "--keep-overrides")
+        equal(weights(proxy), {dead: ("0", "1"), live: ("7", "1")}, "overrides after a reload")
+        _, out, _ = proxy.admin("explain", live)
+        check(re.search(r": 7  \(set by hand; default says 1\)", out), out)
+        # One whose endpoint goes with the file goes with it.
+        put(world.config, text)
+        until(lambda: weights(proxy) == {live: ("7", "1")}, 10, "only one is left")
+        _, out, _ = proxy.admin("reload", "--drop-overrides")
+        check(f"overrides dropped:\n  {live}: 7\n" in out, out)
+        equal(weights(proxy), {}, "overrides after they were dropped")
+
+        # Everything drained: an answer, and a reason for it.
+        proxy.admin("upstream", "scripted", "drain")
+        equal(status_of("/py/echo"), 503, "from a drained upstream")
+        until(lambda: '"no_endpoint"' in read(os.path.join(world.folder, "access.log")), 5,
+              "the reason in the access log")
+        check(f"{live}: 0  (set by hand" in proxy.admin("explain", live)[1], "explain")
+        proxy.admin("upstream", "scripted", "undrain")
+        equal(status_of("/py/echo"), 200, "after it")
+        proxy.admin("upstream", "scripted", "limit", "pool.idle", "3")
+        code, _, err = proxy.admin("upstream", "scripted", "limit", "pool.idle", "many", ok=False)
+        check(code == 1 and "upstreams[scripted].pool.idle: expected" in err, err)
+        equal(weights(proxy), {"upstreams[scripted].pool.idle": ("3", "1024")}, "overrides")
+        _, out, _ = proxy.admin("upstream", "scripted", "reset", "--json")
+        check(json.loads(out)["changed"], out)
+        equal(weights(proxy), {}, "overrides after the reset")
+        for words in (("scripted",), ("scripted", "burn"), ("scripted", "weight", "x"), ()):
+            equal(proxy.admin("upstream", *words, ok=False)[0], 2, f"status of {words}")
+        equal(proxy.admin("upstream", "scripte", "drain", ok=False)[0], 1, "an unknown upstream")
