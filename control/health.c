@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +90,7 @@ static struct verdict_upstream *find(struct health *h, const char *name)
 {
     struct verdict_upstream key = {0};
 
-    strncpy(key.name, name, sizeof(key.name) - 1);
+    snprintf(key.name, sizeof(key.name), "%s", name);
     return h->nups ? bsearch(&key, h->ups, h->nups, sizeof(key), by_name) : NULL;
 }
 
