@@ -8,6 +8,7 @@ static const char *const driver_choices[] = {"veth", "af_xdp", "pci", "memif", "
 static const char *const format_choices[] = {"text", "json", NULL};
 static const char *const level_choices[] = {"error", "warn", "info", "debug", NULL};
 static const char *const forwarded_choices[] = {"x_forwarded", "forwarded", "both", "off", NULL};
+static const char *const priority_choices[] = {"high", "normal", "low", NULL};
 static const char *const access_choices[] = {"stderr", NULL};
 static const char *const listener_kinds[] = {"http", "tunnel", NULL};
 
@@ -123,6 +124,9 @@ static const struct config_key route_keys[] = {
     {"upstream", CONFIG_VALUE, &config_reference, FIELD(config_route, upstream), .required = true,
      .example = "app", .doc = "Name of the upstream that answers."},
     {"timeouts", CONFIG_GROUP, .group = &route_timeouts, .doc = "Times of this route."},
+    {"priority", CONFIG_VALUE, &config_choice, FIELD(config_route, priority), .initial = "normal",
+     .choices = priority_choices,
+     .doc = "Who goes first when requests wait at the upstream's limits."},
     END,
 };
 static const struct config_group route_group = {
@@ -176,6 +180,11 @@ static const struct config_key http_keys[] = {
             "`forwarded` (RFC 7239), `both` or `off`."},
     {"via", CONFIG_VALUE, &config_token, FIELD(config_http, via), .initial = "millrace",
      .word = "off", .doc = "Our name in the Via header; `off`: no Via."},
+    {"deadline_header", CONFIG_VALUE, &config_field_name, FIELD(config_http, deadline_header),
+     .initial = "x-request-timeout-ms", .word = "off",
+     .doc = "Header by which a client says how long it will wait, in whole milliseconds: the "
+            "request's deadline if it is sooner. `grpc-timeout` is always heeded; `off`: neither "
+            "is."},
     {"access_log", CONFIG_VALUE, &config_boolean, FIELD(config_http, access_log), .initial = "true",
      .doc = "Whether requests are written to `log.access`."},
     END,

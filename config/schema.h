@@ -104,7 +104,8 @@ extern const struct config_type config_integer, config_duration, config_size, co
     config_boolean, config_choice, config_percent, config_status_range;
 /* Text and addresses, types_text.c and types_address.c. */
 extern const struct config_type config_name, config_text, config_phrase, config_token,
-    config_device, config_path, config_probe_path, config_socket, config_reference,
-    config_host_pattern, config_path_prefix, config_ip, config_cidr, config_endpoint, config_listen;
+    config_field_name, config_device, config_path, config_probe_path, config_socket,
+    config_reference, config_host_pattern, config_path_prefix, config_ip, config_cidr,
+    config_endpoint, config_listen;
 
 #endif

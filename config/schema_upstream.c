@@ -1,6 +1,7 @@
 /* The part of the schema that tells about origins. */
 #include <string.h>
 #include "config/schema.h"
+#include "config/schema_limits.h"
 #include "config/schema_terms.h"
 #include "config/snapshot.h"
 #include "config/units.h"
@@ -65,6 +66,10 @@ static const struct config_key timeout_keys[] = {
     {"request", CONFIG_VALUE, &config_duration, FIELD(config_upstream, request_timeout),
      .initial = "15s", RANGE(1 * MS, 24 * HR),
      .doc = "From the request's head to the answer's last byte; then 504, or a cut answer."},
+    {"try", CONFIG_VALUE, &config_duration, FIELD(config_upstream, try_timeout), .initial = "off",
+     .word = "off", .word_value = 0, RANGE(1 * MS, 24 * HR),
+     .doc = "Of one attempt, from the choice of an endpoint to the response's head; then another "
+            "one (see `retries`), or 504."},
     {"idle", CONFIG_VALUE, &config_duration, FIELD(config_upstream, idle_timeout), .initial = "60s",
      RANGE(1 * MS, 24 * HR),
      .doc = "How long an unused connection is kept. An origin that announces a shorter time "
@@ -194,6 +199,14 @@ static const struct config_key upstream_keys[] = {
             "are used, whatever is known of them: a few would only fall under the load of all. "
             "`0%`: never; then there is 503 when none is usable."},
     {"timeouts", CONFIG_GROUP, .group = &timeout_group, .doc = "Times of the upstream."},
+    {"deadline_header", CONFIG_VALUE, &config_field_name, FIELD(config_upstream, deadline_header),
+     .initial = "off", .word = "off", .example = "x-request-timeout-ms",
+     .doc = "Header that tells the origin how much time is left, in whole milliseconds; "
+            "`grpc-timeout`: in gRPC's notation. A client's own one of that name is replaced."},
+    {"limits", CONFIG_GROUP, .group = &config_limits_group, FIELD(config_upstream, limits),
+     .doc = "Limits, exact over all cores."},
+    {"retries", CONFIG_GROUP, .group = &config_retries_group, FIELD(config_upstream, retries),
+     .doc = "When a request is tried again."},
     {"pool", CONFIG_GROUP, .group = &pool_group, FIELD(config_upstream, pool),
      .doc = "Connections, per core and endpoint."},
     {"health", CONFIG_OPTIONAL, .group = &health_group, FIELD(config_upstream, health),

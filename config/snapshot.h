@@ -67,6 +67,9 @@ struct config_port {
 /* A host pattern: exact, "*.suffix" (any number of labels in front) or "*". */
 enum config_host_kind { CONFIG_HOST_ANY, CONFIG_HOST_SUFFIX, CONFIG_HOST_EXACT };
 
+enum config_priority { CONFIG_PRIORITY_HIGH, CONFIG_PRIORITY_NORMAL, CONFIG_PRIORITY_LOW };
+#define CONFIG_PRIORITIES 3
+
 struct config_upstream;
 
 struct config_route {
@@ -76,6 +79,7 @@ struct config_route {
     size_t host_len, path_prefix_len;
     const struct config_upstream *upstream;
     uint64_t request_timeout; /* 0: the upstream's */
+    enum config_priority priority;
 };
 
 enum config_forwarded {
@@ -96,7 +100,8 @@ struct config_http {
     uint32_t header_count;
     uint64_t body_size; /* bytes of a request's body; 0 none allowed, UINT64_MAX no limit */
     enum config_forwarded forwarded;
-    const char *via; /* pseudonym in Via; NULL: no Via */
+    const char *via;             /* pseudonym in Via; NULL: no Via */
+    const char *deadline_header; /* the client's own deadline, in ms; NULL: none is looked for */
     bool access_log;
 };
 
@@ -113,10 +118,14 @@ struct config_listener {
     struct config_tunnel *tunnel;
 };
 
+struct upstream_shared; /* dataplane/upstream/shared.h */
+struct endpoint_shared;
+
 struct config_endpoint {
-    struct config_addr address; /* its name, too: unique in its upstream */
-    uint16_t weight;            /* share against the others; 0: nothing new goes there */
-    bool backup;                /* only when no other is usable */
+    struct config_addr address;     /* its name, too: unique in its upstream */
+    uint16_t weight;                /* share against the others; 0: nothing new goes there */
+    bool backup;                    /* only when no other is usable */
+    struct endpoint_shared *shared; /* set by who publishes */
 };
 
 struct config_hash {
@@ -167,6 +176,38 @@ struct config_pool {
     uint32_t requests; /* over one connection; UINT32_MAX: no limit */
 };
 
+/* Which of those that wait for a permit goes first. */
+enum config_queue_order { CONFIG_QUEUE_FIFO, CONFIG_QUEUE_ADAPTIVE };
+
+/* Exact over all cores; UINT32_MAX: no limit. */
+struct config_limits {
+    uint32_t requests, connections;                   /* of the upstream */
+    uint32_t endpoint_requests, endpoint_connections; /* of each endpoint */
+    uint32_t queue;                                   /* that wait, at the most */
+    uint64_t queue_timeout;
+    uint64_t queue_target; /* longer waits for longer than a moment are overload */
+    enum config_queue_order queue_order;
+};
+
+enum config_retry_on {
+    CONFIG_RETRY_CONNECT, /* no connection */
+    CONFIG_RETRY_RESET,   /* connection ended before a response */
+    CONFIG_RETRY_TIMEOUT, /* no response within the try's time */
+    CONFIG_RETRY_429,     /* with Retry-After */
+    CONFIG_RETRY_502,
+    CONFIG_RETRY_503,
+    CONFIG_RETRY_504,
+    CONFIG_RETRY_CLASSES
+};
+
+struct config_retries {
+    uint32_t attempts; /* in all; 1: none is repeated */
+    bool when[CONFIG_RETRY_CLASSES];
+    uint64_t backoff_base, backoff_max;
+    uint16_t budget_ratio; /* % of requests */
+    uint32_t budget_min;   /* retries a second */
+};
+
 struct config_upstream {
     const char *name;
     struct config_endpoint *endpoints;
@@ -175,11 +216,16 @@ struct config_upstream {
     struct config_hash hash;
     uint16_t panic; /* % of the primaries: with fewer usable, all are used */
     uint64_t connect_timeout;
-    uint64_t request_timeout; /* route to last byte */
-    uint64_t idle_timeout;    /* of a pooled connection */
+    uint64_t request_timeout;    /* route to last byte */
+    uint64_t try_timeout;        /* of one attempt, to its response's head; 0: none */
+    uint64_t idle_timeout;       /* of a pooled connection */
+    const char *deadline_header; /* tells the origin the time left; NULL: none */
+    struct config_limits limits;
+    struct config_retries retries;
     struct config_pool pool;
     struct config_health *health;   /* NULL: no probes */
     struct config_outlier *outlier; /* NULL: none is ejected */
+    struct upstream_shared *shared; /* set by who publishes */
 };
 
 struct config_admin {

@@ -134,6 +134,27 @@ const struct config_type config_token = {.name = "token",
                                          .format = format_text,
                                          .copy = copy_text};
 
+/* Compared and written in lower case. */
+static const char *parse_field_name(const struct config_key *k, const struct yaml_node *n,
+                                    struct arena *a, void *field)
+{
+    const char *wrong_text = parse_token(k, n, a, field);
+    char *name;
+
+    memcpy(&name, field, sizeof(name));
+    for (; !wrong_text && name && *name; name++)
+        *name = (char)tolower((unsigned char)*name);
+    return wrong_text;
+}
+
+const struct config_type config_field_name = {.name = "field name",
+                                              .expected =
+                                                  "a header's name of at most 63 characters",
+                                              .pattern = "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,63}$",
+                                              .parse = parse_field_name,
+                                              .format = format_text,
+                                              .copy = copy_text};
+
 /* What it must be depends on the driver: validate.c. */
 const struct config_type config_device = {.name = "device",
                                           .expected = "the name of a device",
