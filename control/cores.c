@@ -35,10 +35,14 @@ static const struct stall_ring *on_stalls(void *ctx, unsigned core)
     return core_stalls(engine_core(ctx, core));
 }
 
+static int on_prepare(void *ctx, struct snapshot *s)
+{
+    return core_prepare(engine_shared(ctx), s);
+}
+
 static void on_publish(void *ctx, struct snapshot *s)
 {
-    /* Pairs with the cores' acquire at the start of a pass. */
-    atomic_store_explicit(&engine_shared(ctx)->snapshot, s, memory_order_release);
+    core_publish(engine_shared(ctx), s);
 }
 
 static const struct cores_ops engine_cores = {
@@ -49,6 +53,7 @@ static const struct cores_ops engine_cores = {
     .passes = on_passes,
     .activity = on_activity,
     .stalls = on_stalls,
+    .prepare = on_prepare,
     .publish = on_publish,
 };
 

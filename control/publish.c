@@ -110,8 +110,14 @@ static int assemble(struct publish *p, const struct snapshot *base, struct confi
             return -ENOMEM;
         config_overrides_unset(o, x->path);
     }
-    if (!e)
-        (*ret)->version = p->current->version + 1;
+    if (e)
+        return e;
+    (*ret)->version = p->current->version + 1;
+    e = p->cores.ops->prepare(p->cores.ctx, *ret);
+    if (e) {
+        snapshot_free(*ret);
+        *ret = NULL;
+    }
     return e;
 }
 

@@ -249,21 +249,8 @@ unsigned status_merge_names(struct listener_stats *sums, unsigned n)
 
 static void add_upstream(struct upstream_stats *sum, const struct upstream_stats *u)
 {
-    sum->requests += u->requests;
-    sum->attempts += u->attempts;
-    sum->connects += u->connects;
-    sum->connect_failed += u->connect_failed;
-    sum->reused += u->reused;
-    sum->responses += u->responses;
-    sum->resets += u->resets;
-    sum->timeouts += u->timeouts;
-    sum->bytes_in += u->bytes_in;
-    sum->bytes_out += u->bytes_out;
-    sum->no_endpoint += u->no_endpoint;
-    sum->pool_waits += u->pool_waits;
-    sum->pool_timeout += u->pool_timeout;
-    sum->active += u->active;
-    sum->idle += u->idle;
+#define UPSTREAM_FIELD(group, name, field, kind, help) sum->field += u->field;
+#include "control/status_fields.def"
     /* The same on all cores, but for a moment. */
     sum->used = u->used;
     sum->panic = u->panic;

@@ -13,6 +13,7 @@
 #include "dataplane/core_private.h"
 #include "dataplane/misbehave.h"
 #include "dataplane/port/eal.h"
+#include "dataplane/upstream/shared.h"
 #include "runtime/clock.h"
 #include "runtime/sampler.h"
 #include "runtime/trap.h"
@@ -92,6 +93,7 @@ static int init_proxy(struct core *c, const struct core_opts *o, const struct sn
         .tcp = c->tcp,
         .ropes = &c->ropes,
         .log = c->log,
+        .mailbox = &c->mailbox,
         .seed = o->seed ^ 0x70726f7879,
         .core = o->index,
         .cores = o->shared->ncores,
@@ -168,6 +170,44 @@ void core_free(struct core *c)
     sched_fini(&c->sched);
     rope_pool_fini(&c->ropes);
     free(c);
+}
+
+static uint64_t acked_by_all(void *ctx)
+{
+    const struct core_shared *shared = ctx;
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; shared->cores && i < shared->ncores; i++) {
+        uint64_t v = shared->cores[i] ? core_acked_version(shared->cores[i]) : UINT64_MAX;
+        least = v < least ? v : least;
+    }
+    return least;
+}
+
+static struct mailbox *mailbox_of(void *ctx, unsigned core)
+{
+    const struct core_shared *shared = ctx;
+    return shared->cores && shared->cores[core] ? &shared->cores[core]->mailbox : NULL;
+}
+
+int core_prepare(struct core_shared *shared, struct snapshot *s)
+{
+    struct registry_cores rc = {
+        .ctx = shared, .n = shared->ncores, .acked = acked_by_all, .mailbox = mailbox_of};
+    if (!shared->upstreams)
+        shared->upstreams = upstream_registry_new(&rc);
+    return shared->upstreams ? upstream_registry_prepare(shared->upstreams, s) : -ENOMEM;
+}
+
+void core_publish(struct core_shared *shared, struct snapshot *s)
+{
+    upstream_registry_commit(shared->upstreams, s);
+    atomic_store_explicit(&shared->snapshot, s, memory_order_release);
+}
+
+void core_shared_fini(struct core_shared *shared)
+{
+    upstream_registry_free(shared->upstreams);
+    shared->upstreams = NULL;
 }
 
 /* Between two passes nothing of the proxy points into a snapshot but its listeners, which

@@ -35,6 +35,7 @@ struct core_shared {
     uint8_t secret[16];
     struct rte_mempool *mbufs;
     struct sampler *sampler; /* runtime/sampler.h; NULL: none watches */
+    struct upstream_registry *upstreams; /* control's; core_prepare() makes it */
 };
 
 struct core_opts {
@@ -48,6 +49,14 @@ struct core_opts {
     bool busy; /* poll: busy */
     uint32_t handoff_size;
 };
+
+/* Control's thread. Connects `s` with what the cores share, and makes a prepared one, whose version
+ * is set, what they work by. core_prepare(): 0 or -ENOMEM; `ncores` is set; harmless if `s` is not
+ * published after all. */
+int core_prepare(struct core_shared *shared, struct snapshot *s);
+void core_publish(struct core_shared *shared, struct snapshot *s);
+/* After the last core_free(). */
+void core_shared_fini(struct core_shared *shared);
 
 struct core *core_new(const struct core_opts *o); /* NULL: no memory */
 void core_free(struct core *c);

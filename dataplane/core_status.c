@@ -69,6 +69,15 @@ static void add_upstream(void *ctx, const struct upstream *u)
     to->no_endpoint = u->count.no_endpoint;
     to->pool_waits = u->count.pool_waits;
     to->pool_timeout = u->count.pool_timeout;
+    to->retries = u->count.retries;
+    to->no_budget = u->count.no_budget;
+    to->queue_waits = u->limiter.count.queued;
+    to->queue_full = u->limiter.count.queue_full;
+    to->queue_timeout = u->limiter.count.queue_timeout;
+    to->queue_shed = u->limiter.count.shed;
+    to->no_time = u->limiter.count.too_late;
+    to->in_flight = (uint32_t)counter_get(&u->limiter.side.requests->in_use_);
+    to->queued = (uint32_t)counter_get(&u->limiter.side.requests->waiting);
     to->active = u->active;
     to->idle = u->idle;
     to->used = u->balance.n;

@@ -242,7 +242,9 @@ static int make_cores(struct engine *e, struct snapshot *s, uint64_t seed, char 
         return set_error(err, err_len, -EIO, "the kernel gives no random numbers");
     e->shared.cores = e->cores;
     e->shared.ncores = s->runtime.ncores;
-    atomic_store_explicit(&e->shared.snapshot, s, memory_order_release);
+    if (core_prepare(&e->shared, s) != 0)
+        return set_error(err, err_len, -ENOMEM, "no memory for the upstreams");
+    core_publish(&e->shared, s);
     atomic_store_explicit(&e->shared.wall_offset, clock_wall_offset(), memory_order_relaxed);
     for (unsigned i = 0; i < s->runtime.ncores; i++) {
         o.index = i;
@@ -389,6 +391,7 @@ int engine_stop(struct engine *e, unsigned timeout_ms)
     for (unsigned i = 0; i < e->shared.ncores; i++)
         if (e->cores[i])
             core_free(e->cores[i]);
+    core_shared_fini(&e->shared);
     while (e->nports > 0)
         port_close(e->ports[--e->nports]);
     rte_mempool_free(e->shared.mbufs);

@@ -52,6 +52,9 @@ struct upstream_stats {
     uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
     uint64_t bytes_in, bytes_out;
     uint64_t no_endpoint, pool_waits, pool_timeout;
+    uint64_t retries, no_budget; /* retries decided, and those that the budget didn't allow */
+    uint64_t queue_waits, queue_full, queue_timeout, queue_shed, no_time;
+    uint32_t in_flight, queued; /* requests that hold a permit, or wait for one, now */
     uint32_t active, idle;   /* connections now */
     uint32_t used;           /* endpoints that requests may go to now */
     uint32_t panic, backups; /* 0 or 1, why these: see struct balance */

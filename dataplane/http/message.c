@@ -129,6 +129,15 @@ enum http_header_id http_header_find_id(const char *name, size_t len)
     return id;
 }
 
+struct http_header *http_head_find_name(const struct http_head *h, struct http_header *from,
+                                        const char *lower, size_t len)
+{
+    for (struct http_header *f = from ? from : h->headers; f < h->headers + h->nheaders; f++)
+        if (f->name_len == len && same_name(h->base + f->name_off, lower, len))
+            return f;
+    return NULL;
+}
+
 const struct http_header *http_head_find(const struct http_head *h, enum http_header_id id)
 {
     if (!http_head_has(h, id))

@@ -148,6 +148,10 @@ static inline struct http_span http_header_value(const struct http_header *f)
 /* The first field of a known name, or NULL. */
 const struct http_header *http_head_find(const struct http_head *h, enum http_header_id id);
 
+/* The first field of a name in lower case, from `from` on (NULL: the first of all), or NULL. */
+struct http_header *http_head_find_name(const struct http_head *h, struct http_header *from,
+                                        const char *lower, size_t len);
+
 /* Sets what the parsers need: everything else is theirs. */
 static inline void http_head_init(struct http_head *h, struct http_header *headers, uint16_t cap)
 {

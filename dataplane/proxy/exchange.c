@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "dataplane/http/deadline.h"
+#include "dataplane/proxy/admit.h"
+
 static struct proxy *proxy_of(const struct exchange *x)
 {
     return client_proxy(x->client);
@@ -14,10 +17,46 @@ static struct task *task_of(const struct exchange *x)
     return &x->client->c.task;
 }
 
-static uint64_t request_deadline(const struct exchange *x, const struct config_route *route)
+static uint64_t earlier(uint64_t a, uint64_t b)
 {
-    uint64_t t = route->request_timeout ? route->request_timeout : x->upstream->request_timeout;
-    return t ? x->started + t : NO_TIME;
+    return a < b ? a : b;
+}
+
+typedef bool deadline_parse(const char *text, size_t len, uint64_t *ret_ns);
+
+/* The least of what the fields of that name say. */
+static uint64_t patience_by(const struct http_head *head, const char *name, deadline_parse *parse)
+{
+    uint64_t ns, least = NO_TIME;
+    size_t len = strlen(name);
+    enum http_header_id id = http_header_find_id(name, len);
+    struct http_header *f = NULL;
+    if (id != HTTP_H_OTHER && !http_head_has(head, id))
+        return NO_TIME;
+    while ((f = http_head_find_name(head, f, name, len))) {
+        if (parse(head->base + f->value_off, f->value_len, &ns))
+            least = earlier(least, ns);
+        f++;
+    }
+    return least;
+}
+
+/* How long the client says it will wait; NO_TIME: it doesn't. */
+static uint64_t client_patience(const struct exchange *x, const struct http_head *head)
+{
+    const char *name = client_http(x->client)->deadline_header;
+    if (!name)
+        return NO_TIME;
+    return earlier(patience_by(head, name, http_deadline_parse_ms),
+                   patience_by(head, HTTP_GRPC_TIMEOUT, http_deadline_parse_grpc));
+}
+
+static uint64_t request_deadline(const struct exchange *x, const struct exchange_request *r)
+{
+    uint64_t t =
+        r->route->request_timeout ? r->route->request_timeout : x->upstream->request_timeout;
+    t = earlier(t ? t : NO_TIME, client_patience(x, r->head));
+    return t < NO_TIME - x->started ? x->started + t : NO_TIME;
 }
 
 int exchange_start(struct client *c, const struct exchange_request *r)
@@ -40,6 +79,8 @@ int exchange_start(struct client *c, const struct exchange_request *r)
     record_request(&x->record, head);
     int err =
         h1_body_init(&x->body, head->framing, head->content_length, client_http(c)->body_size);
+    if (head->framing == HTTP_BODY_NONE)
+        x->body.done = true;
     if (!err)
         err = exchange_keep_head(x, r->end);
     if (err) {
@@ -50,8 +91,11 @@ int exchange_start(struct client *c, const struct exchange_request *r)
     p->request_of = x;
     x->upstream = upstream_get(&p->upstreams, p->snapshot, r->route->upstream);
     x->upstream->count.requests++;
+    retry_budget_request(&x->upstream->limiter.budget);
+    x->priority = (uint8_t)r->route->priority;
+    x->try_due = NO_TIME;
     x->hash = exchange_hash(x->upstream, r, x->record.client_addr);
-    x->deadline = request_deadline(x, r->route);
+    x->deadline = request_deadline(x, r);
     record_text(x->record.upstream, sizeof(x->record.upstream), x->upstream->name,
                 strlen(x->upstream->name));
     c->c.task.label = x->upstream->name;
@@ -64,18 +108,10 @@ void exchange_judge(struct exchange *x, enum attempt_result r)
     if (x->judged || !x->conn)
         return;
     x->judged = true;
-    endpoint_judge(x->conn->endpoint, r, x->record.upstream_ns);
+    endpoint_judge(x->ep, r, x->record.upstream_ns);
 }
 
-/* What becomes of the origin's connection. */
-enum leave {
-    LEAVE_BROKEN, /* in the middle of something: RST, lest the origin take it for whole */
-    LEAVE_CLOSED, /* all was said, but one side wants no more: FIN */
-    LEAVE_POOLED,
-};
-
-/* Lets go of the origin's connection in this attempt. */
-static void end_attempt(struct exchange *x, enum leave how)
+void exchange_end_attempt(struct exchange *x, enum leave how)
 {
     struct rope_pool *ropes = proxy_of(x)->ropes;
     if (x->state == EXCHANGE_RELAY)
@@ -86,20 +122,26 @@ static void end_attempt(struct exchange *x, enum leave how)
     head_reader_reset(&x->reader);
     h1_body_fini(&x->resp, ropes);
     pool_wait_cancel(&x->wait);
-    if (!x->conn)
-        return;
-    if (how == LEAVE_POOLED && clean)
+    admission_cancel(&x->admission);
+    conn_permits_put(&x->for_conn);
+    leased_permit_put(&x->permit);
+    x->try_due = NO_TIME;
+    if (x->conn && how == LEAVE_POOLED && clean)
         pool_release(x->conn);
-    else
+    else if (x->conn)
         pool_discard(x->conn, how == LEAVE_BROKEN || !clean);
     x->conn = NULL;
+    if (x->ep)
+        endpoint_release(x->ep);
+    x->ep = NULL;
 }
 
 static void exchange_free(struct exchange *x, enum leave how)
 {
     struct client *c = x->client;
     struct proxy *p = proxy_of(x);
-    end_attempt(x, how);
+    exchange_end_attempt(x, how);
+    leased_permit_put(&x->admitted);
     exchange_drop_head(x);
     h1_body_fini(&x->body, p->ropes);
     c->c.task.label = NULL;
@@ -161,106 +203,6 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
     return STEP_AGAIN;
 }
 
-/* RFC 9110 §9.2.2: what may have been processed is repeated only if that does no harm; body bytes
- * that have gone are gone. */
-static bool may_retry(const struct exchange *x)
-{
-    if (x->head_written || x->interim_sent || x->body.total)
-        return false;
-    if (!x->any_sent)
-        return x->attempts < MAX_ATTEMPTS;
-    return x->reused && x->idempotent && x->body.done;
-}
-
-enum step exchange_retry(struct exchange *x, int status, enum access_reason why)
-{
-    /* A pooled connection that went stale says nothing about its endpoint. */
-    if (!x->reused)
-        exchange_judge(x, ATTEMPT_FAILED);
-    if (!may_retry(x))
-        return exchange_fail(x, status, why);
-    if (x->reused)
-        x->fresh = true;
-    else
-        x->failed = x->conn ? x->conn->endpoint : x->failed;
-    end_attempt(x, LEAVE_BROKEN);
-    x->state = EXCHANGE_PICK;
-    return STEP_AGAIN;
-}
-
-/* The endpoint can't be reached at all, as far as this host knows. */
-static enum step unreachable(struct exchange *x, int err)
-{
-    x->upstream->count.connect_failed++;
-    if (err != -EADDRNOTAVAIL)
-        endpoint_judge(x->ep, ATTEMPT_FAILED, 0);
-    if (x->upstream->balance.n <= 1)
-        return exchange_fail(x, 502, ACCESS_connect_failed);
-    x->failed = x->ep;
-    x->state = EXCHANGE_PICK;
-    return STEP_AGAIN;
-}
-
-/* A connection to x->ep. */
-static enum step acquire(struct exchange *x)
-{
-    uint64_t now = client_now(x->client);
-    int err = pool_acquire(x->ep, task_of(x), x->fresh, &x->wait, &x->conn, &x->reused);
-    switch (err) {
-    case 0:
-        x->record.reused = x->reused;
-        x->connect_due = now + x->upstream->connect_timeout;
-        x->state = EXCHANGE_CONNECT;
-        return STEP_AGAIN;
-    case -EAGAIN:
-        x->connect_due = now + x->upstream->pool.acquire_timeout;
-        x->state = EXCHANGE_ACQUIRE;
-        return STEP_AGAIN;
-    case -ENETUNREACH:
-    case -EHOSTUNREACH:
-    case -EADDRNOTAVAIL:
-        return unreachable(x, err);
-    default:
-        return exchange_fail(x, 503, ACCESS_no_memory);
-    }
-}
-
-static enum step pick(struct exchange *x)
-{
-    if (x->attempts >= MAX_ATTEMPTS)
-        return exchange_fail(x, 502, ACCESS_connect_failed);
-    struct endpoint *ep = upstream_pick(x->upstream, x->hash, x->failed);
-    if (!ep)
-        return exchange_fail(x, 503, ACCESS_no_endpoint);
-    x->ep = ep;
-    x->attempts++;
-    x->any_sent = x->request_sent = x->request_cut = x->judged = false;
-    x->upstream->count.attempts++;
-    x->record.upstream_addr = ep->addr;
-    x->record.upstream_port = ep->port;
-    return acquire(x);
-}
-
-static enum step wait(struct exchange *x);
-
-/* In the queue for a connection. */
-static enum step waiting(struct exchange *x)
-{
-    if (x->wait.granted)
-        return acquire(x);
-    if (!x->wait.endpoint) {
-        /* It is no longer used. That was no attempt. */
-        x->attempts--;
-        x->upstream->count.attempts--;
-        x->state = EXCHANGE_PICK;
-        return STEP_AGAIN;
-    }
-    if (client_now(x->client) < x->connect_due)
-        return wait(x);
-    x->upstream->count.pool_timeout++;
-    return exchange_fail(x, 503, ACCESS_pool_timeout);
-}
-
 /* When the client must have sent more of its body. Once an answer is on its way the client may well
  * wait for that before it goes on, or never go on. */
 static uint64_t body_due(const struct exchange *x)
@@ -279,19 +221,19 @@ static uint64_t write_due(const struct exchange *x)
     return x->moved_out + client_http(x->client)->body_timeout;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The nearest of the deadlines that apply now. */
 static uint64_t exchange_due(const struct exchange *x)
 {
     uint64_t due = earlier(x->deadline, earlier(body_due(x), write_due(x)));
-    return x->state <= EXCHANGE_CONNECT ? earlier(due, x->connect_due) : due;
+    if (x->state == EXCHANGE_RELAY)
+        return due;
+    due = earlier(due, x->try_due);
+    bool has_own = x->state == EXCHANGE_BACKOFF || x->state == EXCHANGE_ACQUIRE ||
+                   x->state == EXCHANGE_CONNECT;
+    return has_own ? earlier(due, x->due) : due;
 }
 
-static enum step wait(struct exchange *x)
+enum step exchange_wait(struct exchange *x)
 {
     uint64_t due = exchange_due(x);
     if (due != NO_TIME)
@@ -299,18 +241,27 @@ static enum step wait(struct exchange *x)
     return STEP_WAIT;
 }
 
+/* A new attempt has to be admitted like any other request. */
+static enum step backoff(struct exchange *x)
+{
+    if (client_now(x->client) < x->due)
+        return exchange_wait(x);
+    x->state = EXCHANGE_ADMIT;
+    return STEP_AGAIN;
+}
+
 static enum step connecting(struct exchange *x)
 {
     int err = stream_status(x->conn->stream);
     if (err == -EAGAIN) {
-        if (client_now(x->client) < x->connect_due)
-            return wait(x);
+        if (client_now(x->client) < x->due)
+            return exchange_wait(x);
         x->upstream->count.connect_failed++;
-        return exchange_retry(x, 504, ACCESS_connect_timeout);
+        return exchange_retry(x, CONFIG_RETRY_CONNECT, 504, ACCESS_connect_timeout);
     }
     if (err) {
         x->upstream->count.connect_failed++;
-        return exchange_retry(x, 502, ACCESS_connect_failed);
+        return exchange_retry(x, CONFIG_RETRY_CONNECT, 502, ACCESS_connect_failed);
     }
     err = exchange_write_head(x);
     /* A chunked body may have been read to its end without a byte of payload before this attempt.
@@ -345,6 +296,10 @@ static enum step check_time(struct exchange *x)
         return cut_client(x, ACCESS_write_timeout);
     if (now >= body_due(x))
         return exchange_fail(x, 408, ACCESS_body_timeout);
+    if (now >= x->try_due && x->state < EXCHANGE_RELAY) {
+        x->upstream->count.timeouts++;
+        return exchange_retry(x, CONFIG_RETRY_TIMEOUT, 504, ACCESS_try_timeout);
+    }
     return STEP_AGAIN;
 }
 
@@ -359,7 +314,7 @@ static enum step transfer(struct exchange *x)
     enum step down = exchange_pump_response(x);
     if (c->x != x || down != STEP_WAIT)
         return down;
-    return up == STEP_AGAIN ? STEP_AGAIN : wait(x);
+    return up == STEP_AGAIN ? STEP_AGAIN : exchange_wait(x);
 }
 
 enum step exchange_step(struct exchange *x)
@@ -372,10 +327,20 @@ enum step exchange_step(struct exchange *x)
         return s;
     stream_watch(c->c.stream, &c->c.task);
     switch ((enum exchange_state)x->state) {
+    case EXCHANGE_ADMIT:
+        return exchange_admit(x);
+    case EXCHANGE_BACKOFF:
+        return backoff(x);
     case EXCHANGE_PICK:
-        return pick(x);
+        return exchange_pick(x);
+    case EXCHANGE_PERMIT:
+        return exchange_permit(x);
+    case EXCHANGE_DIAL:
+        return exchange_dial(x);
+    case EXCHANGE_CONN_PERMIT:
+        return exchange_conn_permit(x);
     case EXCHANGE_ACQUIRE:
-        return waiting(x);
+        return exchange_acquire(x);
     case EXCHANGE_CONNECT:
         return connecting(x);
     case EXCHANGE_AWAIT_HEAD:

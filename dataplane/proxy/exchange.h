@@ -1,4 +1,5 @@
-/* One request and its response: ROUTE → PICK → CONNECT → SEND → AWAIT_HEAD → RELAY → DONE.
+/* One request and its response: ROUTE → ADMIT → PICK → CONNECT → SEND → AWAIT_HEAD → RELAY → DONE,
+ * with BACKOFF between attempts. One absolute deadline holds over all of it.
  *
  * Driven by the client's task. The request goes up (request.c) and the response comes down
  * (response.c) at the same time; each half stops when what it has moved can't be written on, so
@@ -12,23 +13,34 @@
 #include "dataplane/proxy/conn.h"
 
 enum exchange_state {
-    EXCHANGE_PICK,       /* an endpoint and a connection to it */
-    EXCHANGE_ACQUIRE,    /* the endpoint has as many connections as it may: waiting for one */
-    EXCHANGE_CONNECT,    /* waiting for the handshake */
-    EXCHANGE_AWAIT_HEAD, /* the request is going up, no final response head yet */
-    EXCHANGE_RELAY,      /* the response is coming down */
+    EXCHANGE_ADMIT,       /* waiting for a permit of the upstream */
+    EXCHANGE_BACKOFF,     /* between two attempts; no permit is held */
+    EXCHANGE_PICK,        /* an endpoint */
+    EXCHANGE_PERMIT,      /* waiting for a permit of the endpoint's */
+    EXCHANGE_DIAL,        /* a connection to it */
+    EXCHANGE_CONN_PERMIT, /* waiting for a permit to open one */
+    EXCHANGE_ACQUIRE,     /* this core has as many to it as it may: waiting for one */
+    EXCHANGE_CONNECT,     /* waiting for the handshake */
+    EXCHANGE_AWAIT_HEAD,  /* the request is going up, no final response head yet */
+    EXCHANGE_RELAY,       /* the response is coming down */
 };
 
 struct exchange {
     struct client *client;
     struct upstream *upstream; /* a reference */
     struct endpoint *failed;   /* last endpoint that didn't answer; compared, never followed */
-    struct endpoint *ep;       /* where this attempt goes; while in ACQUIRE or with a connection */
+    struct endpoint *ep;       /* where this attempt goes; held. NULL: nowhere yet */
     struct upconn *conn;
+    struct leased_permit admitted;  /* of the upstream's requests */
+    struct leased_permit permit;    /* of the endpoint's */
+    struct conn_permits for_conn;   /* for a connection that will be opened */
+    struct admission admission;     /* in ADMIT, PERMIT, CONN_PERMIT */
+    struct permits_core *conn_from; /* in CONN_PERMIT */
     struct pool_wait wait;
     uint64_t hash; /* of what consistent hashing goes by */
     uint8_t state;
     uint8_t attempts;
+    uint8_t priority;
     bool reused;
     bool fresh; /* the pool has let us down: connect anew */
     bool idempotent;
@@ -44,10 +56,12 @@ struct exchange {
     bool head_written; /* a final response head is in the client's rope, and nothing before it */
     bool head_out;     /* a byte of it was given to TCP: from here on there is no other answer */
     uint64_t started, deadline;
-    uint64_t connect_due; /* ACQUIRE, CONNECT */
-    uint64_t asked;       /* the request's head was written in this attempt */
-    uint64_t moved_in;    /* last time the client's body moved, or we began to want it */
-    uint64_t moved_out;   /* last time the client took bytes, or we had none for it */
+    uint64_t admitted_at;
+    uint64_t due;       /* of the present state: BACKOFF, ACQUIRE, CONNECT */
+    uint64_t try_due;   /* of the attempt, up to its response's head */
+    uint64_t asked;     /* the request's head was written in this attempt */
+    uint64_t moved_in;  /* last time the client's body moved, or we began to want it */
+    uint64_t moved_out; /* last time the client took bytes, or we had none for it */
 
     struct rope head; /* the request's head in its mbuf, kept for another attempt */
     char *head_buf;   /* or here, when it spanned several */
@@ -99,9 +113,24 @@ void exchange_drop_head(struct exchange *x);
  * cutting the client off. */
 enum step exchange_fail(struct exchange *x, int status, enum access_reason why);
 
-/* The origin let us down before a byte of the response: another attempt if that is safe, else
- * fails. */
-enum step exchange_retry(struct exchange *x, int status, enum access_reason why);
+/* retry.c: another attempt, if it is allowed: the failure may pass, repeating does no harm, and
+ * attempts, budget and time are left. `delay`: what the server asked for, ns. False: nothing has
+ * changed. */
+bool exchange_try_again(struct exchange *x, enum config_retry_on class, uint64_t delay);
+
+/* The origin let us down before a byte of the response: another attempt, or fails. */
+enum step exchange_retry(struct exchange *x, enum config_retry_on class, int status,
+                         enum access_reason why);
+
+/* What becomes of the origin's connection. */
+enum leave {
+    LEAVE_BROKEN, /* in the middle of something: RST, lest the origin take it for whole */
+    LEAVE_CLOSED, /* all was said, but one side wants no more: FIN */
+    LEAVE_POOLED,
+};
+
+/* Lets go of the endpoint, its connection and permits in this attempt. */
+void exchange_end_attempt(struct exchange *x, enum leave how);
 
 /* hash.c: what consistent hashing goes by; 0 when the upstream doesn't hash. */
 uint64_t exchange_hash(const struct upstream *up, const struct exchange_request *r,

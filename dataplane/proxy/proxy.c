@@ -49,6 +49,7 @@ struct proxy *proxy_new(const struct proxy_opts *o)
         .sched = o->sched,
         .tcp = o->tcp,
         .ropes = o->ropes,
+        .mailbox = o->mailbox,
         .seed = o->seed,
         .core = o->core,
         .cores = o->cores,

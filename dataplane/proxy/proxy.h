@@ -23,6 +23,7 @@ struct proxy_opts {
     struct tcp *tcp;
     struct rope_pool *ropes;
     struct access_ring *log;
+    struct mailbox *mailbox; /* the core's */
     uint64_t seed;
     unsigned core, cores; /* a listener's connection limit is shared out over the cores */
     /* See struct upstreams_opts. */

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "dataplane/http/deadline.h"
 #include "dataplane/proxy/exchange.h"
 
 static struct proxy *proxy_of(const struct exchange *x)
@@ -78,6 +80,17 @@ static void format_endpoint(char *to, size_t size, const struct endpoint *ep)
     snprintf(to, size, "%s:%u", addr, ep->port);
 }
 
+/* Of the request, or of the attempt if that is less. */
+static void format_time_left(const struct exchange *x, char text[HTTP_DEADLINE_TEXT_MAX])
+{
+    uint64_t due = x->try_due < x->deadline ? x->try_due : x->deadline;
+    uint64_t left = due - client_now(x->client);
+    if (strcmp(x->upstream->deadline_header, HTTP_GRPC_TIMEOUT) == 0)
+        http_deadline_format_grpc(left, text);
+    else
+        http_deadline_format_ms(left, text);
+}
+
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
@@ -94,6 +107,12 @@ int exchange_write_head(struct exchange *x)
         .default_host = host,
         .via = http->via,
     };
+    char left[HTTP_DEADLINE_TEXT_MAX];
+    if (x->upstream->deadline_header && x->deadline != NO_TIME) {
+        edit.deadline_name = x->upstream->deadline_header;
+        edit.deadline = left;
+        format_time_left(x, left);
+    }
     h1_request_framing(head, &edit);
     return h1_write_request(proxy_of(x)->ropes, &x->up, head, &edit);
 }

@@ -17,7 +17,8 @@ static enum step no_head(struct exchange *x, int err)
         return exchange_fail(x, 502, ACCESS_upstream_cut);
     if (err == -ETIMEDOUT)
         return exchange_fail(x, 504, ACCESS_request_timeout);
-    return exchange_retry(x, 502, err ? ACCESS_upstream_reset : ACCESS_upstream_closed);
+    return exchange_retry(x, CONFIG_RETRY_RESET, 502,
+                          err ? ACCESS_upstream_reset : ACCESS_upstream_closed);
 }
 
 static enum step read_origin(struct exchange *x)
@@ -71,6 +72,40 @@ static uint64_t announced_time(const struct http_head *head)
     return ns < 2 * KEEP_ALIVE_MARGIN_NS ? ns / 2 : ns - KEEP_ALIVE_MARGIN_NS;
 }
 
+/* Seconds only: a date would need a clock that both sides agree on. */
+static uint64_t retry_after(const struct http_head *head)
+{
+    const struct http_header *f = http_head_find(head, HTTP_H_RETRY_AFTER);
+    const char *p = f ? head->base + f->value_off : NULL;
+    uint64_t s = 0;
+    if (!f || f->value_len == 0 || f->value_len > 6)
+        return 0;
+    for (unsigned i = 0; i < f->value_len; i++) {
+        if (p[i] < '0' || p[i] > '9')
+            return 0;
+        s = s * 10 + (uint64_t)(p[i] - '0');
+    }
+    return s * 1000000000u;
+}
+
+/* Whether the origin's answer is one that another attempt may better. */
+static bool try_again(struct exchange *x, const struct http_head *head)
+{
+    uint64_t delay = retry_after(head);
+    switch (head->status) {
+    case 429:
+        return delay && exchange_try_again(x, CONFIG_RETRY_429, delay);
+    case 502:
+        return exchange_try_again(x, CONFIG_RETRY_502, 0);
+    case 503:
+        return exchange_try_again(x, CONFIG_RETRY_503, delay);
+    case 504:
+        return exchange_try_again(x, CONFIG_RETRY_504, 0);
+    default:
+        return false;
+    }
+}
+
 static int final(struct exchange *x, const struct http_head *head)
 {
     struct client *c = x->client;
@@ -95,9 +130,9 @@ static int final(struct exchange *x, const struct http_head *head)
     x->head_written = true;
     x->state = EXCHANGE_RELAY;
     x->record.upstream_ns = client_now(c) - x->asked;
+    if (head->status < 500)
+        limiter_answered(&x->upstream->limiter, client_now(c), client_now(c) - x->admitted_at);
     x->conn->keep_alive = http_head_has(head, HTTP_H_KEEP_ALIVE) ? announced_time(head) : 0;
-    if (head->status >= 500)
-        exchange_judge(x, ATTEMPT_FAILED);
     exchange_drop_head(x);
     return 0;
 }
@@ -112,6 +147,10 @@ static enum step on_head(struct exchange *x, const char *base, uint32_t end)
     if (h1_parse_response(base + start, end - start, x->head_request, &head) != 0 ||
         head.status == 101)
         return exchange_fail(x, 502, ACCESS_upstream_malformed);
+    if (head.status >= 500)
+        exchange_judge(x, ATTEMPT_FAILED);
+    if (head.status >= 429 && try_again(x, &head))
+        return STEP_AGAIN;
     int err = head.status < 200 ? interim(x, &head) : final(x, &head);
     if (err)
         return exchange_fail(x, 503, ACCESS_no_memory);

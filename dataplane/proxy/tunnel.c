@@ -13,6 +13,8 @@ struct direction {
 
 enum tunnel_state {
     TUNNEL_DIAL,
+    TUNNEL_PERMIT,  /* waiting for a permit to open a connection */
+    TUNNEL_OPENING, /* it is there */
     TUNNEL_ACQUIRE, /* the endpoint has as many connections as it may: waiting for one */
     TUNNEL_CONNECT,
     TUNNEL_OPEN,
@@ -22,9 +24,12 @@ struct tunnel {
     struct conn c;
     struct upstream *upstream; /* a reference */
     struct endpoint *failed;   /* compared only */
-    struct endpoint *ep;       /* the one that is dialled; while in ACQUIRE */
+    struct endpoint *ep;       /* the one that is dialled or connected; held */
     struct upconn *conn;
     struct pool_wait wait;
+    struct conn_permits for_conn;
+    struct admission admission;
+    struct permits_core *conn_from; /* in PERMIT */
     struct direction up, down;
     uint64_t hash; /* of the client's address */
     uint64_t started, connect_due, moved;
@@ -59,15 +64,67 @@ static enum step tunnel_await(struct tunnel *t)
     return STEP_WAIT;
 }
 
+/* Lets go of the endpoint and what was waited for. A connection whose ends have not both sent their
+ * FIN is broken. */
+static void tunnel_let_go(struct tunnel *t)
+{
+    pool_wait_cancel(&t->wait);
+    admission_cancel(&t->admission);
+    conn_permits_put(&t->for_conn);
+    if (t->conn)
+        pool_discard(t->conn, !(t->up.ended && t->down.ended));
+    t->conn = NULL;
+    if (t->ep)
+        endpoint_release(t->ep);
+    t->ep = NULL;
+}
+
+/* Another endpoint, or this one again. */
+static enum step tunnel_again(struct tunnel *t)
+{
+    t->failed = t->ep;
+    tunnel_let_go(t);
+    t->state = TUNNEL_DIAL;
+    return STEP_AGAIN;
+}
+
+static enum step tunnel_permit(struct tunnel *t)
+{
+    bool upstreams = t->conn_from == t->upstream->limiter.side.connections;
+    struct leased_permit *to = upstreams ? &t->for_conn.upstream : &t->for_conn.endpoint;
+    int err = admission_is_waiting(&t->admission)
+                  ? admission_poll(&t->admission, &t->c.task, to)
+                  : admission_begin(&t->admission, &t->upstream->limiter, t->conn_from,
+                                    CONFIG_PRIORITY_NORMAL, &t->c.task, now_of(t), NO_TIME, to);
+    if (err == -EAGAIN)
+        return STEP_WAIT;
+    if (err == -ESHUTDOWN || (!err && t->ep->removed_)) {
+        t->attempts--;
+        t->upstream->count.attempts--;
+        return tunnel_again(t);
+    }
+    if (err)
+        return tunnel_cut(t);
+    t->state = TUNNEL_OPENING;
+    return STEP_AGAIN;
+}
+
 /* A connection to t->ep. */
 static enum step tunnel_acquire(struct tunnel *t)
 {
-    bool reused;
-    int err = pool_acquire(t->ep, &t->c.task, true, &t->wait, &t->conn, &reused);
+    struct pool_request r = {
+        .task = &t->c.task, .fresh = true, .wait = &t->wait, .permits = &t->for_conn};
+    struct pool_grant got = {0};
+    int err = pool_acquire(t->ep, &r, &got);
     switch (err) {
     case 0:
+        t->conn = got.conn;
         t->connect_due = now_of(t) + t->upstream->connect_timeout;
         t->state = TUNNEL_CONNECT;
+        return STEP_AGAIN;
+    case -EDQUOT:
+        t->conn_from = got.from;
+        t->state = TUNNEL_PERMIT;
         return STEP_AGAIN;
     case -EAGAIN:
         t->connect_due = now_of(t) + t->upstream->pool.acquire_timeout;
@@ -79,9 +136,7 @@ static enum step tunnel_acquire(struct tunnel *t)
         t->upstream->count.connect_failed++;
         if (err != -EADDRNOTAVAIL)
             endpoint_judge(t->ep, ATTEMPT_FAILED, 0);
-        t->failed = t->ep;
-        t->state = TUNNEL_DIAL;
-        return STEP_AGAIN;
+        return tunnel_again(t);
     default:
         return tunnel_cut(t);
     }
@@ -89,9 +144,11 @@ static enum step tunnel_acquire(struct tunnel *t)
 
 static enum step tunnel_dial(struct tunnel *t)
 {
-    t->ep = upstream_pick(t->upstream, t->hash, t->failed);
-    if (!t->ep || t->attempts >= MAX_ATTEMPTS)
+    struct endpoint *ep = upstream_pick(t->upstream, t->hash, t->failed);
+    if (!ep || t->attempts >= MAX_ATTEMPTS)
         return tunnel_cut(t);
+    endpoint_hold(ep);
+    t->ep = ep;
     t->attempts++;
     t->upstream->count.attempts++;
     return tunnel_acquire(t);
@@ -106,8 +163,7 @@ static enum step tunnel_queue(struct tunnel *t)
         /* It is no longer used. That was no attempt. */
         t->attempts--;
         t->upstream->count.attempts--;
-        t->state = TUNNEL_DIAL;
-        return STEP_AGAIN;
+        return tunnel_again(t);
     }
     if (now_of(t) < t->connect_due)
         return tunnel_await(t);
@@ -128,11 +184,7 @@ static enum step tunnel_connect(struct tunnel *t)
         return tunnel_await(t);
     t->upstream->count.connect_failed++;
     endpoint_judge(t->conn->endpoint, ATTEMPT_FAILED, 0);
-    t->failed = t->conn->endpoint;
-    pool_discard(t->conn, true);
-    t->conn = NULL;
-    t->state = TUNNEL_DIAL;
-    return STEP_AGAIN;
+    return tunnel_again(t);
 }
 
 /* Before the tunnel is open a client's death ends it. */
@@ -144,6 +196,10 @@ static enum step tunnel_begin(struct tunnel *t)
     switch ((enum tunnel_state)t->state) {
     case TUNNEL_DIAL:
         return tunnel_dial(t);
+    case TUNNEL_PERMIT:
+        return tunnel_permit(t);
+    case TUNNEL_OPENING:
+        return tunnel_acquire(t);
     case TUNNEL_ACQUIRE:
         return tunnel_queue(t);
     default:
@@ -235,10 +291,7 @@ static void tunnel_drop(struct task *task)
     struct proxy *p = proxy_of(t);
     rope_clear(p->ropes, &t->up.bytes);
     rope_clear(p->ropes, &t->down.bytes);
-    pool_wait_cancel(&t->wait);
-    /* Both ends have sent their FIN, or the tunnel is being dropped from outside. */
-    if (t->conn)
-        pool_discard(t->conn, !(t->up.ended && t->down.ended));
+    tunnel_let_go(t);
     upstream_put(t->upstream);
     conn_fini(&t->c);
     slab_put(&p->tunnels, t);

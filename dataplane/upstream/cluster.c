@@ -33,6 +33,7 @@ void upstream_maybe_free(struct upstream *up)
     if (up->set_->found_ == &up->node_)
         up->set_->found_ = NULL;
     list_remove(&up->node_);
+    limiter_fini(&up->limiter);
     balance_tables_fini(&up->balance.t);
     balance_tables_fini(&up->fresh_);
     slab_put(&up->set_->upstreams_, up);
@@ -40,13 +41,14 @@ void upstream_maybe_free(struct upstream *up)
 
 void endpoint_maybe_free(struct endpoint *ep)
 {
-    if (!ep->removed_ || ep->conns_)
+    if (!ep->removed_ || ep->conns_ || ep->refs_)
         return;
     struct upstream *up = ep->upstream;
     assert(list_is_empty(&ep->waiters_) && list_is_empty(&ep->granted_list_) && !ep->probe_);
     list_remove(&ep->node_);
     list_remove(&ep->warm_node_);
     list_remove(&ep->report_node_);
+    limiter_side_leave(&ep->side);
     slab_put(&up->set_->endpoints_, ep);
     upstream_maybe_free(up);
 }
@@ -76,6 +78,7 @@ static void upstream_remove(struct upstream *up)
     list_for_each_safe(n, tmp, &up->endpoints_)
         endpoint_remove(container_of(n, struct endpoint, node_));
     up->cfg = NULL;
+    up->deadline_header = NULL;
     upstream_put(up);
 }
 
@@ -92,6 +95,18 @@ void upstreams_fini(struct upstreams *u)
     slab_fini(&u->upstreams_);
     slab_fini(&u->tallies_);
     slab_fini(&u->probes_);
+}
+
+void endpoint_hold(struct endpoint *ep)
+{
+    ep->refs_++;
+}
+
+void endpoint_release(struct endpoint *ep)
+{
+    assert(ep->refs_ > 0);
+    ep->refs_--;
+    endpoint_maybe_free(ep);
 }
 
 /* Snapshots have them in much the same order as the one before: from where the last one was found
@@ -123,20 +138,25 @@ static struct endpoint *find_endpoint(struct upstream *up, uint32_t addr, uint16
     return NULL;
 }
 
-static struct upstream *upstream_new(struct upstreams *u, const char *name)
+static struct upstream *upstream_new(struct upstreams *u, const struct config_upstream *cfg)
 {
     struct upstream *up = slab_get_zeroed(&u->upstreams_);
     if (!up)
         return NULL;
     list_init(&up->endpoints_);
     up->set_ = u;
-    strncpy(up->name, name, sizeof(up->name) - 1);
+    strncpy(up->name, cfg->name, sizeof(up->name) - 1);
+    limiter_init(&up->limiter, cfg->shared, u->o_.core, u->sched, u->o_.mailbox);
+    up->limiter.side.close_idle = upstream_close_for_others;
+    up->limiter.side.ctx = up;
     list_push_tail(&u->all_, &up->node_);
     return up;
 }
 
-static struct endpoint *endpoint_new(struct upstream *up, const struct config_addr *a)
+static struct endpoint *endpoint_new(struct upstream *up, const struct config_endpoint *cfg)
 {
+    const struct config_addr *a = &cfg->address;
+    struct upstreams *u = up->set_;
     struct endpoint *ep = slab_get_zeroed(&up->set_->endpoints_);
     if (!ep)
         return NULL;
@@ -144,17 +164,27 @@ static struct endpoint *endpoint_new(struct upstream *up, const struct config_ad
     ep->addr = a->addr;
     ep->port = a->port;
     pool_endpoint_init(ep);
+    limiter_side_join(&ep->side, &cfg->shared->limits, u->o_.core, u->sched, u->o_.mailbox);
+    ep->side.close_idle = pool_close_for_others;
+    ep->side.ctx = ep;
     list_push_tail(&up->endpoints_, &ep->node_);
     return ep;
+}
+
+/* The one of that name may be an older one, when a snapshot without it was passed over. */
+static struct upstream *find_shared(struct upstreams *u, const struct config_upstream *cfg)
+{
+    struct upstream *up = find(u, cfg->name);
+    return up && up->limiter.shared == cfg->shared ? up : NULL;
 }
 
 /* An upstream with all that `cfg` names; what it had before is still in force. */
 static int add_missing(struct upstreams *u, const struct config_upstream *cfg,
                        struct upstream **ret_upstream)
 {
-    struct upstream *up = find(u, cfg->name);
+    struct upstream *up = find_shared(u, cfg);
     if (!up)
-        up = upstream_new(u, cfg->name);
+        up = upstream_new(u, cfg);
     if (!up)
         return -ENOMEM;
     balance_tables_fini(&up->fresh_); /* of an apply that failed */
@@ -163,8 +193,10 @@ static int add_missing(struct upstreams *u, const struct config_upstream *cfg,
     for (size_t i = 0; i < cfg->nendpoints; i++) {
         const struct config_addr *a = &cfg->endpoints[i].address;
         struct endpoint *ep = find_endpoint(up, a->addr, a->port);
+        if (ep && ep->side.shared != &cfg->endpoints[i].shared->limits)
+            ep = NULL;
         if (!ep)
-            ep = endpoint_new(up, a);
+            ep = endpoint_new(up, &cfg->endpoints[i]);
         if (!ep || judge_prepare(ep, cfg->outlier != NULL) != 0)
             return -ENOMEM;
         up->fresh_.by_index[i] = ep;
@@ -220,6 +252,10 @@ static void adopt(struct upstream *up, const struct config_upstream *cfg)
     up->request_timeout = cfg->request_timeout;
     up->idle_timeout = cfg->idle_timeout;
     up->pool = cfg->pool;
+    up->retries = cfg->retries;
+    up->try_timeout = cfg->try_timeout;
+    up->deadline_header = cfg->deadline_header;
+    limiter_apply(&up->limiter, &cfg->limits);
     adopt_endpoints(up);
     upstream_refresh(up);
 }
@@ -241,6 +277,8 @@ int upstreams_apply(struct upstreams *u, const struct snapshot *s)
     list_for_each_safe(n, tmp, &u->all_)
     {
         struct upstream *up = container_of(n, struct upstream, node_);
+        const struct config_upstream *cfg = snapshot_upstream(s, up->name);
+        if (!up->removed_ && (!cfg || cfg->shared != up->limiter.shared))
         if (!up->removed_ && !up->named_)
             upstream_remove(up);
     }

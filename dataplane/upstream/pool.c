@@ -23,6 +23,35 @@ void pool_endpoint_init(struct endpoint *ep)
     ep->place_ = BALANCE_NOWHERE;
 }
 
+/* --- permits ----------------------------------------------------------------------------------
+ */
+
+void conn_permits_put(struct conn_permits *p)
+{
+    leased_permit_put(&p->endpoint);
+    leased_permit_put(&p->upstream);
+}
+
+/* -EDQUOT and who has none to give. */
+static int take_permits(struct endpoint *ep, struct conn_permits *p, struct permits_core **ret_from)
+{
+    struct permits_core *up = ep->upstream->limiter.side.connections, *own = ep->side.connections;
+    *ret_from = up;
+    if (!leased_permit_is_held(&p->upstream) && permits_try(up, &p->upstream) != 0)
+        return -EDQUOT;
+    *ret_from = own;
+    if (!leased_permit_is_held(&p->endpoint) && permits_try(own, &p->endpoint) != 0)
+        return -EDQUOT;
+    return 0;
+}
+
+/* Somebody waits for what an idle connection holds. */
+static bool is_wanted_elsewhere(const struct endpoint *ep)
+{
+    return permits_is_wanted(ep->upstream->limiter.side.connections) ||
+           permits_is_wanted(ep->side.connections);
+}
+
 /* --- the queue ---------------------------------------------------------------------------------
  */
 
@@ -188,6 +217,7 @@ static void upconn_drop(struct task *t)
     sleep_cancel(&c->idle_);
     if (c->stream)
         stream_close(c->stream);
+    conn_permits_put(&c->permits_);
     ep->conns_--;
     slab_put(&up->set_->conns_, c);
     pool_grant(ep);
@@ -236,7 +266,8 @@ static uint64_t end_of_life(struct endpoint *ep)
     return sched_now(set->sched) + life - rng_next(&set->rng) % (life / 10 + 1);
 }
 
-int upconn_open(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
+int upconn_open(struct endpoint *ep, struct task *t, struct conn_permits *permits,
+                struct upconn **ret_conn)
 {
     struct upstreams *set = ep->upstream->set_;
     struct upconn *c = slab_get_zeroed(&set->conns_);
@@ -251,6 +282,8 @@ int upconn_open(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
         return err;
     }
     c->endpoint = ep;
+    c->permits_.upstream = leased_permit_take(&permits->upstream);
+    c->permits_.endpoint = leased_permit_take(&permits->endpoint);
     c->expires_ = end_of_life(ep);
     ep->conns_++;
     ep->warming_++;
@@ -268,40 +301,42 @@ static void make_way(struct endpoint *ep)
         task_abort(&container_of(n, struct upconn, node_)->task_);
 }
 
-static int connect_new(struct endpoint *ep, struct task *t, struct upconn **ret_conn)
+static int connect_new(struct endpoint *ep, const struct pool_request *r,
+                       struct pool_grant *ret_grant)
 {
+    int err = take_permits(ep, r->permits, &ret_grant->from);
+    if (err)
+        return err;
     make_way(ep);
-    int err = upconn_open(ep, t, ret_conn);
+    err = upconn_open(ep, r->task, r->permits, &ret_grant->conn);
     if (err)
         return err;
     ep->warming_--;
-    mark_used(*ret_conn);
+    mark_used(ret_grant->conn);
     return 0;
 }
 
-int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct pool_wait *wait,
-                 struct upconn **ret_conn, bool *ret_reused)
+int pool_acquire(struct endpoint *ep, const struct pool_request *r, struct pool_grant *ret_grant)
 {
-    if (wait->granted)
-        wait_leave(wait);
+    if (r->wait->granted)
+        wait_leave(r->wait);
     else if (!has_room(ep))
-        return wait_join(ep, t, wait);
-    struct upconn *c = fresh ? NULL : take_pooled(ep);
-    if (c) {
+        return wait_join(ep, r->task, r->wait);
+    ret_grant->conn = r->fresh ? NULL : take_pooled(ep);
+    ret_grant->reused = ret_grant->conn != NULL;
+    if (ret_grant->reused) {
         ep->count.reused++;
         ep->upstream->count.reused++;
-        *ret_reused = true;
+        conn_permits_put(r->permits);
     } else {
-        int err = connect_new(ep, t, &c);
+        int err = connect_new(ep, r, ret_grant);
         if (err) {
             pool_grant(ep);
             return err;
         }
-        *ret_reused = false;
     }
-    stream_watch(c->stream, t);
-    stream_watch_write(c->stream, t);
-    *ret_conn = c;
+    stream_watch(ret_grant->conn->stream, r->task);
+    stream_watch_write(ret_grant->conn->stream, r->task);
     return 0;
 }
 
@@ -310,8 +345,8 @@ static bool is_worth_keeping(const struct upconn *c)
     const struct endpoint *ep = c->endpoint;
     const struct config_pool *p = &ep->upstream->pool;
     return is_used(ep) && ep->nidle_ < p->idle && ep->conns_ <= p->max &&
-           c->requests < p->requests && sched_now(ep->upstream->set_->sched) < c->expires_ &&
-           is_fit(c);
+           c->requests < p->requests && !is_wanted_elsewhere(ep) &&
+           sched_now(ep->upstream->set_->sched) < c->expires_ && is_fit(c);
 }
 
 void pool_release(struct upconn *c)
@@ -344,4 +379,36 @@ void pool_close_idle(struct endpoint *ep)
     struct list_node *n;
     while ((n = list_first(&ep->idle_)))
         task_abort(&container_of(n, struct upconn, node_)->task_);
+}
+
+static uint32_t close_oldest(struct endpoint *ep, uint32_t n)
+{
+    struct list_node *last;
+    uint32_t closed = 0;
+    for (; closed < n && (last = list_last(&ep->idle_)); closed++)
+        task_abort(&container_of(last, struct upconn, node_)->task_);
+    return closed;
+}
+
+void pool_close_for_others(void *ctx, uint32_t n)
+{
+    struct endpoint *ep = ctx;
+    ep->conns_++; /* keeps it to the end */
+    close_oldest(ep, n);
+    ep->conns_--;
+    endpoint_maybe_free(ep);
+}
+
+void upstream_close_for_others(void *ctx, uint32_t n)
+{
+    struct upstream *up = ctx;
+    up->refs_++;
+    list_for_each_safe(node, tmp, &up->endpoints_)
+    {
+        struct endpoint *ep = container_of(node, struct endpoint, node_);
+        uint32_t some = ep->nidle_ < n ? ep->nidle_ : n;
+        pool_close_for_others(ep, some);
+        n -= some;
+    }
+    upstream_put(up);
 }

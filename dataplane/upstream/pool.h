@@ -29,8 +29,14 @@ void pool_warmer_fini(struct upstreams *u);
 /* warm.c: a connection opened ahead has come to nothing, or a connection has gone. */
 void pool_warm_failed(struct endpoint *ep);
 
-/* A connection with a task of its own, not yet in anyone's hands; in state WARMING. */
-int upconn_open(struct endpoint *ep, struct task *t, struct upconn **ret_conn);
+/* A connection with a task of its own, not yet in anyone's hands; in state WARMING. Takes over
+ * the permits, both of which are held. */
+int upconn_open(struct endpoint *ep, struct task *t, struct conn_permits *permits,
+                struct upconn **ret_conn);
+
+/* limiter_side.close_idle, of an endpoint and of an upstream. */
+void pool_close_for_others(void *endpoint, uint32_t n);
+void upstream_close_for_others(void *upstream, uint32_t n);
 
 /* Frees what has been removed and has no user left. */
 void endpoint_maybe_free(struct endpoint *ep);

@@ -20,6 +20,7 @@
 #include "dataplane/tcp/tcp.h"
 #include "dataplane/upstream/balance.h"
 #include "dataplane/upstream/endpoint_state.h"
+#include "dataplane/upstream/limiter.h"
 #include "runtime/list.h"
 #include "runtime/rng.h"
 #include "runtime/sched.h"
@@ -30,6 +31,8 @@
 struct upstream_counters {
     uint64_t requests, attempts, connects, connect_failed, reused, responses, resets, timeouts;
     uint64_t bytes_in, bytes_out;
+    uint64_t retries;      /* decided */
+    uint64_t no_budget;    /* retries that the budget didn't allow */
     uint64_t no_endpoint;  /* requests that found none usable */
     uint64_t pool_waits;   /* requests that waited for a connection to come free */
     uint64_t pool_timeout; /* and got none in time */
@@ -51,6 +54,10 @@ struct upstream {
     uint32_t consecutive_;        /* failures in a row that are worth a report; 0: none are */
     uint64_t connect_timeout, request_timeout, idle_timeout;
     struct config_pool pool;
+    struct config_retries retries;
+    const char *deadline_header; /* of cfg */
+    uint64_t try_timeout;
+    struct limiter limiter;
     uint32_t active, idle; /* connections now */
     struct upstream_counters count;
 };
@@ -74,9 +81,11 @@ struct endpoint {
     uint8_t flags;   /* enum endpoint_flags, as control decided */
     bool backup;
     bool removed_;
-    bool named_;     /* by the snapshot that is being adopted */
-    uint32_t active; /* connections in use */
-    uint32_t conns_; /* upconns alive */
+    bool named_;              /* by the snapshot that is being adopted */
+    uint32_t active;          /* connections in use */
+    uint32_t conns_;          /* upconns alive */
+    uint32_t refs_;           /* exchanges and tunnels that hold it */
+    struct limiter_side side; /* its own limits */
     uint32_t warming_;
     uint32_t nidle_;
     uint32_t granted_;         /* waiters that were told to go ahead */
@@ -92,6 +101,12 @@ struct endpoint {
     struct endpoint_counters count;
 };
 
+/* What allows one connection. Zeroed: nothing is held. */
+struct conn_permits {
+    struct leased_permit upstream, endpoint;
+};
+void conn_permits_put(struct conn_permits *p);
+
 /* One connection to an endpoint. While in use its stream's wake-ups go to the user's task; before
  * (opened ahead) and between, to a task of its own that closes it when the origin does. */
 struct upconn {
@@ -100,6 +115,7 @@ struct upconn {
     struct list_node node_; /* endpoint.idle_ */
     struct stream *stream;
     struct endpoint *endpoint;
+    struct conn_permits permits_;
     uint32_t requests;   /* served so far, the present one not counted */
     uint8_t state_;      /* enum upconn_state */
     uint64_t expires_;   /* end of its life; UINT64_MAX: none */
@@ -110,6 +126,7 @@ struct upstreams_opts {
     struct sched *sched;
     struct tcp *tcp;
     struct rope_pool *ropes;
+    struct mailbox *mailbox; /* the core's */
     uint64_t seed;
     unsigned core, cores; /* an upstream is probed by one of them */
     /* Takes in what has been received since the pass began, so that a FIN that has arrived is
@@ -183,10 +200,26 @@ struct pool_wait {
 /* A connection to `ep` for the caller's task, which is registered for both directions: a pooled
  * one that is alive, silent and not closed by the origin (*ret_reused), else (or with `fresh`) a
  * new one that is still connecting. -EAGAIN: all are in use, `wait` is in the queue and the task is
- * woken when it is granted one or the endpoint is no longer used. -ENETUNREACH, -EHOSTUNREACH,
- * -EADDRNOTAVAIL, -ENOBUFS as tcp_connect(). */
-int pool_acquire(struct endpoint *ep, struct task *t, bool fresh, struct pool_wait *wait,
-                 struct upconn **ret_conn, bool *ret_reused);
+ * woken when it is granted one or the endpoint is no longer used. -EDQUOT: a new one needs a permit
+ * from *ret_from; get it into the right half of `permits` and come again. What is in `permits` is
+ * used for a new connection, or else given back. -ENETUNREACH, -EHOSTUNREACH, -EADDRNOTAVAIL,
+ * -ENOBUFS as tcp_connect(). */
+struct pool_request {
+    struct task *task;
+    bool fresh;
+    struct pool_wait *wait;
+    struct conn_permits *permits;
+};
+struct pool_grant {
+    struct upconn *conn;
+    bool reused;
+    struct permits_core *from;
+};
+int pool_acquire(struct endpoint *ep, const struct pool_request *r, struct pool_grant *ret_grant);
+
+/* Keeps the object while an attempt goes there, also when it is removed meanwhile. */
+void endpoint_hold(struct endpoint *ep);
+void endpoint_release(struct endpoint *ep);
 
 /* Leaves the queue, or lets the next one have what was granted. Idempotent, also when zero. */
 void pool_wait_cancel(struct pool_wait *wait);

@@ -25,9 +25,13 @@ void pool_warm_failed(struct endpoint *ep)
 static bool warm_one(struct endpoint *ep, uint64_t now)
 {
     struct upconn *c;
+    struct conn_permits permits = {0};
     if (!wants_more(ep) || now < ep->warm_at_)
         return false;
-    if (upconn_open(ep, NULL, &c) != 0) {
+    if (permits_try(ep->upstream->limiter.side.connections, &permits.upstream) != 0 ||
+        permits_try(ep->side.connections, &permits.endpoint) != 0 ||
+        upconn_open(ep, NULL, &permits, &c) != 0) {
+        conn_permits_put(&permits);
         pool_warm_failed(ep);
         return false;
     }

@@ -348,7 +348,8 @@ static void start_cores(struct world *w, const struct world_opts *o)
     w->shared.mbufs = w->pools[1];
     memcpy(w->shared.secret, "the proxy's key", 16);
     w->snapshot->version = 1;
-    atomic_store(&w->shared.snapshot, w->snapshot);
+    assert_int_equal(core_prepare(&w->shared, w->snapshot), 0);
+    core_publish(&w->shared, w->snapshot);
     for (unsigned i = 0; i < n; i++) {
         struct core_opts co = {.index = i,
                                .cpu = i,
@@ -548,7 +549,8 @@ void world_publish(struct world *w, const char *yaml)
     assert_true(world_old_versions(w) < WORLD_MAX_OLD);
     w->old[w->nold++] = w->snapshot;
     w->snapshot = s;
-    atomic_store(&w->shared.snapshot, s);
+    assert_int_equal(core_prepare(&w->shared, s), 0);
+    core_publish(&w->shared, s);
     if (w->health)
         assert_int_equal(health_apply(w->health, s, w->now), 0);
 }
@@ -700,6 +702,12 @@ void peer_expect_silence(struct peer *p, uint64_t ns)
         give_up(p, "silence", "");
 }
 
+static void add_upstream(struct upstream_stats *sum, const struct upstream_stats *u)
+{
+#define UPSTREAM_FIELD(group, name, field, kind, help) sum->field += u->field;
+#include "control/status_fields.def"
+}
+
 struct core_status *world_status(struct world *w)
 {
     static struct core_status sum, one;
@@ -715,6 +723,8 @@ struct core_status *world_status(struct world *w)
         sum.tcp.half_open += one.tcp.half_open;
         sum.tcp.mbufs_held += one.tcp.mbufs_held;
         sum.sched.live += one.sched.live;
+        for (unsigned k = 0; k < sum.nupstreams && k < one.nupstreams; k++)
+            add_upstream(&sum.upstreams[k], &one.upstreams[k]);
     }
     return &sum;
 }
@@ -750,6 +760,7 @@ void world_free(struct world *w)
         kit_pool_free(w->pools[i]);
     for (unsigned i = 0; i < w->nold; i++)
         snapshot_free(w->old[i]);
+    core_shared_fini(&w->shared);
     snapshot_free(w->snapshot);
     free(w->transcript);
     free(w);

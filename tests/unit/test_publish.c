@@ -35,6 +35,11 @@ static bool on_has_released(void *ctx, unsigned core, uint64_t version)
     return ((struct fakes *)ctx)->released[core] >= version;
 }
 
+static int on_prepare(void *ctx, struct snapshot *s)
+{
+    return 0;
+}
+
 static void on_publish(void *ctx, struct snapshot *s)
 {
     ((struct fakes *)ctx)->published = s;
@@ -43,6 +48,7 @@ static void on_publish(void *ctx, struct snapshot *s)
 static const struct cores_ops fake_ops = {.is_running = on_is_running,
                                           .acked = on_acked,
                                           .has_released = on_has_released,
+                                          .prepare = on_prepare,
                                           .publish = on_publish};
 
 /* `connect` and what `more` adds to the listeners are live, `cores` is not. */

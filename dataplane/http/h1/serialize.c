@@ -232,9 +232,20 @@ static void put_request_connection(struct copier *c, const struct h1_request_edi
     }
 }
 
+/* What this hop writes anew doesn't go on as it came. */
+static void drop_named(const struct http_head *head, const char *name)
+{
+    size_t len = strlen(name);
+    struct http_header *f = NULL;
+    while ((f = http_head_find_name(head, f, name, len)))
+        (f++)->flags |= HTTP_HF_NOMINATED;
+}
+
 int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http_head *head,
                      const struct h1_request_edit *edit)
 {
+    if (edit->deadline_name)
+        drop_named(head, edit->deadline_name);
     struct copier c = {.head = head, .drop = request_drops(head, edit)};
     h1_writer_begin(&c.w, pool);
     put_request_line(&c);
@@ -248,6 +259,12 @@ int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http
         put_forwarded(&c, edit);
     if (edit->via)
         put_via(&c, edit->via);
+    if (edit->deadline_name) {
+        h1_put_text(&c.w, edit->deadline_name);
+        H1_PUT(&c.w, ": ");
+        h1_put_text(&c.w, edit->deadline);
+        H1_PUT(&c.w, "\r\n");
+    }
     put_request_connection(&c, edit);
     H1_PUT(&c.w, "\r\n");
     return h1_writer_commit(&c.w, out);

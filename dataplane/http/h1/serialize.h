@@ -21,6 +21,8 @@ struct h1_request_edit {
         *client_addr; /* as text, "192.0.2.1" or "2001:db8::1"; unused when forwarded is off */
     const char *default_host;  /* Host for a request of HTTP/1.0 without one; NULL: empty */
     const char *via;           /* pseudonym; NULL: no Via */
+    const char *deadline_name; /* replaces fields of that name; NULL: none is written */
+    const char *deadline;      /* its value */
     bool https;                /* what the client spoke to us */
     bool close;                /* this is the last request on the upstream connection */
     enum http_framing framing; /* NONE, LENGTH or CHUNKED */
