@@ -19,8 +19,8 @@ const struct config_upstream *upstream_index_find(const struct upstream_index *x
 void config_each_reference(const struct snapshot *s, void *context,
                            void (*each)(void *context, const struct config_upstream **ref));
 
-/* What follows from the keys, in its arena: the routes' order, flags, hash tables. References are in
- * place. False: out of memory. */
+/* What follows from the keys, in its arena: the routes' order, flags, hash tables. References are
+ * in place. False: out of memory. */
 bool config_finish(struct snapshot *s);
 
 #endif

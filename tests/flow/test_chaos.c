@@ -1,6 +1,6 @@
 /* Clients and origins that say anything in any pieces, stop reading, and go away at any moment, on
- * a wire that loses frames and with a pool that runs dry, and (two seeds of five) under reloads that
- * move listeners and endpoints. From a seed; CHAOS_SEED=N runs that one.
+ * a wire that loses frames and with a pool that runs dry, and (two seeds of five) under reloads
+ * that move listeners and endpoints. From a seed; CHAOS_SEED=N runs that one.
  *
  * Whatever they do: nothing is left over at the end, no exchange outlasts its deadline, and what a
  * client reads are whole, well-formed answers, or a connection that is visibly cut. */

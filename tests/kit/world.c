@@ -385,9 +385,8 @@ static const struct cores_ops world_cores = {.post = on_post, .is_running = on_i
 
 static void start_health(struct world *w)
 {
-    struct health_opts o = {.cores = {.ops = &world_cores, .ctx = w, .n = w->shared.ncores},
-                            .wake = on_wake,
-                            .ctx = w};
+    struct health_opts o = {
+        .cores = {.ops = &world_cores, .ctx = w, .n = w->shared.ncores}, .wake = on_wake, .ctx = w};
     w->health = health_new(&o);
     assert_non_null(w->health);
     assert_int_equal(health_apply(w->health, w->snapshot, w->now), 0);
