@@ -200,7 +200,7 @@ int config_load_file_for(const char *path, const struct config_host *host, struc
                          struct config_errors *errs)
 {
     char *text = NULL;
-    size_t len;
+    size_t len = 0;
     int rc = config_read_file(path, &text, &len, errs);
 
     if (!rc)

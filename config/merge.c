@@ -36,7 +36,8 @@ static void pick_member(struct merge *m, const struct config_group *g, void *bas
     const void *most = after ? after : before;
 
     assert(most);
-    memcpy(base, most, g->size);
+    if (most)
+        memcpy(base, most, g->size);
     if (before && after)
         pick_group(m, g, base, before, after);
 }

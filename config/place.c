@@ -134,20 +134,23 @@ int config_place_find(const struct snapshot *s, const char *path, struct config_
                       char *err, size_t err_len)
 {
     const struct config_group *g = &config_root;
-    void *base = (void *)(uintptr_t)s;
+    void *base = (void *)s;
     const char *p = path;
 
     for (;;) {
         size_t len = word_len(p);
         const struct config_key *k = config_key_find(g, p, len);
 
-        if (!k)
-            return no_key(g, path, p, len, err, err_len);
+        if (!k) {
+            no_key(g, path, p, len, err, err_len);
+            return -EINVAL;
+        }
         p += len;
         if (k->kind == CONFIG_VALUE || k->kind == CONFIG_VALUES) {
-            if (*p)
-                return say(err, err_len, -EINVAL, "\"%.*s\" has no keys below it", (int)(p - path),
-                           path);
+            if (*p) {
+                say(err, err_len, 0, "\"%.*s\" has no keys below it", (int)(p - path), path);
+                return -EINVAL;
+            }
             *ret = (struct config_place){k, base};
             return 0;
         }

@@ -13,8 +13,7 @@
 int publish_init(struct publish *p, struct snapshot *base, const char *text, size_t len,
                  uint64_t wall_now)
 {
-    struct history_entry e = {
-        .version = 1, .taken_at = wall_now, .text = (char *)(uintptr_t)text, .len = len};
+    struct history_entry e = {.version = 1, .taken_at = wall_now, .text = (char *)text, .len = len};
     struct config_build b = {.base = base};
     char err[64];
 
@@ -190,7 +189,7 @@ static int remember(struct publish *p, const struct text_change *c, const struct
     struct history_entry e = {.version = c->next->version,
                               .of = r->repeats,
                               .taken_at = o->wall_now,
-                              .text = (char *)(uintptr_t)c->text,
+                              .text = (char *)c->text,
                               .len = c->len};
 
     return history_add(&p->history, &e);
@@ -322,7 +321,7 @@ static int rollback(struct publish *p, uint64_t version, const struct publish_op
     struct text_change c = {.text = strndup(e->text, e->len), .len = e->len};
     r->repeats = e->version;
     int rc = c.text ? load_text(p, p->base->path, &c, o, r) : -ENOMEM;
-    free((char *)(uintptr_t)c.text);
+    free((char *)c.text);
     return rc;
 }
 
