@@ -591,7 +591,8 @@ struct peer *world_accept_within(struct world *w, uint64_t ns)
 {
     if (!world_run(w, has_accepted, w, ns))
         return NULL;
-    return container_of(list_pop_head(&w->accepted), struct peer, waiting);
+    struct list_node *n = list_pop_head(&w->accepted); /* container_of() may take it twice */
+    return container_of(n, struct peer, waiting);
 }
 
 struct peer *world_accept(struct world *w)

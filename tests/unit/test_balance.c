@@ -97,10 +97,9 @@ static void pick_many(struct bench *b, unsigned n)
 
 static void set_flags(struct bench *b, unsigned endpoint, uint8_t flags)
 {
-    struct endpoint_update u = {.key = {.upstream = "app",
-                                        .addr = inet_addr("10.9.0.2"),
-                                        .port = (uint16_t)(endpoint + 1)},
-                                .flags = flags};
+    struct endpoint_update u = {
+        .key = {.upstream = "app", .addr = inet_addr("10.9.0.2"), .port = (uint16_t)(endpoint + 1)},
+        .flags = flags};
     assert_true(upstreams_set_endpoint(&b->set, &u));
 }
 
@@ -132,7 +131,8 @@ static void round_robin_takes_turns(void **state)
     bench_free(b);
 }
 
-/* At every moment each has had its share, to within one and a half turns; never two rounds apart. */
+/* At every moment each has had its share, to within one and a half turns; never two rounds apart.
+ */
 static void weighted_round_robin_is_smooth(void **state)
 {
     for (uint64_t seed = 1; seed <= 50; seed++) {

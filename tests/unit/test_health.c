@@ -80,8 +80,7 @@ static void apply(struct scene *s, const char *upstreams)
              "upstreams: [%s]\n",
              upstreams);
     config_errors_init(&errs);
-    assert_int_equal(
-        config_load_text("x.yaml", yaml, strlen(yaml), NULL, &s->snapshot, &errs), 0);
+    assert_int_equal(config_load_text("x.yaml", yaml, strlen(yaml), NULL, &s->snapshot, &errs), 0);
     config_errors_fini(&errs);
     assert_int_equal(health_apply(s->health, s->snapshot, s->now), 0);
     poll(s);
