@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,12 +85,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static int has_name(const void *name, const void *up)
+{
+    return strcmp(name, ((const struct verdict_upstream *)up)->name);
+}
+
 static struct verdict_upstream *find(struct health *h, const char *name)
 {
-    struct verdict_upstream key = {0};
-
-    snprintf(key.name, sizeof(key.name), "%s", name);
-    return h->nups ? bsearch(&key, h->ups, h->nups, sizeof(key), by_name) : NULL;
+    return h->nups ? bsearch(name, h->ups, h->nups, sizeof(h->ups[0]), has_name) : NULL;
 }
 
 static void on_change(void *ctx, struct verdict_upstream *up, struct verdict_endpoint *ep,

@@ -25,27 +25,26 @@ const struct balancer *balancer_of(enum config_balance kind)
     return &balance_random;
 }
 
+/* In one piece, the largest members first: a snapshot may have thousands of upstreams. */
 int balance_tables_init(struct balance_tables *t, size_t nendpoints)
 {
-    *t = (struct balance_tables){.room = (uint32_t)nendpoints};
-    t->used = calloc(nendpoints, sizeof(t->used[0]));
-    t->by_index = calloc(nendpoints, sizeof(t->by_index[0]));
-    t->alias = calloc(nendpoints, sizeof(t->alias[0]));
-    t->due = calloc(nendpoints, sizeof(t->due[0]));
-    t->heap = calloc(nendpoints, sizeof(t->heap[0]));
-    if (t->used && t->by_index && t->alias && t->due && t->heap)
-        return 0;
-    balance_tables_fini(t);
-    return -ENOMEM;
+    size_t each = sizeof(t->used[0]) + sizeof(t->by_index[0]) + sizeof(t->due[0]) +
+                  sizeof(t->alias[0]) + sizeof(t->heap[0]);
+    void *block = calloc(nendpoints, each);
+    if (!block)
+        return -ENOMEM;
+    t->room = (uint32_t)nendpoints;
+    t->used = block;
+    t->by_index = t->used + nendpoints;
+    t->due = (uint64_t *)(t->by_index + nendpoints);
+    t->alias = (struct balance_alias *)(t->due + nendpoints);
+    t->heap = (uint16_t *)(t->alias + nendpoints);
+    return 0;
 }
 
 void balance_tables_fini(struct balance_tables *t)
 {
-    free(t->used);
-    free(t->by_index);
-    free(t->alias);
-    free(t->due);
-    free(t->heap);
+    free(t->used); /* the block */
     *t = (struct balance_tables){0};
 }
 

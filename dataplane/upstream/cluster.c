@@ -127,14 +127,19 @@ static struct upstream *find(struct upstreams *u, const char *name)
     return NULL;
 }
 
-static struct endpoint *find_endpoint(struct upstream *up, uint32_t addr, uint16_t port)
+/* Looking begins behind `from` (NULL: at the start): they come in much the same order as before. */
+static struct endpoint *find_endpoint(struct upstream *up, uint32_t addr, uint16_t port,
+                                      const struct endpoint *from)
 {
-    list_for_each(n, &up->endpoints_)
-    {
+    const struct list_node *start = from ? &from->node_ : &up->endpoints_, *n = start;
+    do {
+        n = n->next;
+        if (n == &up->endpoints_)
+            continue;
         struct endpoint *ep = container_of(n, struct endpoint, node_);
         if (!ep->removed_ && ep->addr == addr && ep->port == port)
             return ep;
-    }
+    } while (n != start);
     return NULL;
 }
 
@@ -190,9 +195,10 @@ static int add_missing(struct upstreams *u, const struct config_upstream *cfg,
     balance_tables_fini(&up->fresh_); /* of an apply that failed */
     if (balance_tables_init(&up->fresh_, cfg->nendpoints) != 0)
         return -ENOMEM;
+    struct endpoint *ep = NULL;
     for (size_t i = 0; i < cfg->nendpoints; i++) {
         const struct config_addr *a = &cfg->endpoints[i].address;
-        struct endpoint *ep = find_endpoint(up, a->addr, a->port);
+        ep = find_endpoint(up, a->addr, a->port, ep);
         if (ep && ep->side.shared != &cfg->endpoints[i].shared->limits)
             ep = NULL;
         if (!ep)
@@ -309,7 +315,7 @@ void upstream_put(struct upstream *up)
 bool upstreams_set_endpoint(struct upstreams *u, const struct endpoint_update *update)
 {
     struct upstream *up = find(u, update->key.upstream);
-    struct endpoint *ep = up ? find_endpoint(up, update->key.addr, update->key.port) : NULL;
+    struct endpoint *ep = up ? find_endpoint(up, update->key.addr, update->key.port, NULL) : NULL;
     if (!ep)
         return false;
     if (ep->flags == update->flags)
