@@ -74,7 +74,6 @@ struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, const struct 
         if (ep == avoid)
             ep = pick_other(up, hash, avoid);
     }
-    ep->count.picks++;
     return ep;
 }
 

@@ -100,6 +100,7 @@ void upstreams_fini(struct upstreams *u)
 void endpoint_hold(struct endpoint *ep)
 {
     ep->refs_++;
+    ep->count.picks++;
 }
 
 void endpoint_release(struct endpoint *ep)
@@ -283,8 +284,6 @@ int upstreams_apply(struct upstreams *u, const struct snapshot *s)
     list_for_each_safe(n, tmp, &u->all_)
     {
         struct upstream *up = container_of(n, struct upstream, node_);
-        const struct config_upstream *cfg = snapshot_upstream(s, up->name);
-        if (!up->removed_ && (!cfg || cfg->shared != up->limiter.shared))
         if (!up->removed_ && !up->named_)
             upstream_remove(up);
     }

@@ -217,7 +217,7 @@ struct pool_grant {
 };
 int pool_acquire(struct endpoint *ep, const struct pool_request *r, struct pool_grant *ret_grant);
 
-/* Keeps the object while an attempt goes there, also when it is removed meanwhile. */
+/* An attempt goes there: counts it, and keeps the object meanwhile, also when it is removed. */
 void endpoint_hold(struct endpoint *ep);
 void endpoint_release(struct endpoint *ep);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "config/load.h"
+#include "dataplane/upstream/shared.h"
 #include "dataplane/upstream/upstream.h"
 #include "runtime/hash.h"
 
@@ -19,6 +20,9 @@
 /* One upstream on a core that has no network: it is never connected to. */
 struct bench {
     struct sched sched;
+    struct mailbox mailbox;
+    struct upstream_registry *registry;
+    uint64_t version;
     struct upstreams set;
     struct snapshot *snapshot;
     struct upstream *up;
@@ -48,7 +52,12 @@ static struct snapshot *parse(const char *upstream)
 static void apply(struct bench *b, const char *upstream)
 {
     struct snapshot *s = parse(upstream);
+    s->version = b->version + 1;
+    assert_int_equal(upstream_registry_prepare(b->registry, s), 0);
+    upstream_registry_commit(b->registry, s);
     assert_int_equal(upstreams_apply(&b->set, s), 0);
+    b->version++;
+    mailbox_drain(&b->mailbox, 100);
     snapshot_free(b->snapshot);
     b->snapshot = s;
     if (b->up)
@@ -56,12 +65,27 @@ static void apply(struct bench *b, const char *upstream)
     b->up = upstream_get(&b->set, s, &s->upstreams[0]);
 }
 
+static uint64_t acked(void *ctx)
+{
+    return ((struct bench *)ctx)->version;
+}
+
+static struct mailbox *mailbox_of(void *ctx, unsigned core)
+{
+    return &((struct bench *)ctx)->mailbox;
+}
+
 static struct bench *bench_new(uint64_t seed, const char *upstream)
 {
     struct bench *b = calloc(1, sizeof(*b));
     assert_non_null(b);
     sched_init(&b->sched, &(struct sched_opts){.now = 777});
-    upstreams_init(&b->set, &(struct upstreams_opts){.sched = &b->sched, .seed = seed});
+    assert_int_equal(mailbox_init(&b->mailbox), 0);
+    b->registry = upstream_registry_new(
+        &(struct registry_cores){.ctx = b, .n = 1, .acked = acked, .mailbox = mailbox_of});
+    assert_non_null(b->registry);
+    upstreams_init(&b->set, &(struct upstreams_opts){
+                                .sched = &b->sched, .mailbox = &b->mailbox, .seed = seed});
     apply(b, upstream);
     return b;
 }
@@ -70,6 +94,8 @@ static void bench_free(struct bench *b)
 {
     upstream_put(b->up);
     upstreams_fini(&b->set);
+    upstream_registry_free(b->registry);
+    mailbox_fini(&b->mailbox);
     sched_fini(&b->sched);
     snapshot_free(b->snapshot);
     free(b);
