@@ -125,7 +125,7 @@ static void senders_wait_for_the_receiver(void **state)
 static void a_reserved_slot_cannot_fail(void **state)
 {
     struct mpsc ch;
-    void *slots[1], *item;
+    void *slots[1], *item = NULL;
     struct record record = {.bytes = 7};
     mpsc_init(&ch, slots, 1);
     /* doc: mpsc_reserve */

@@ -98,7 +98,11 @@ void interleave_fail(const char *why)
         fiber_yield();
 }
 
-/* An assertion of the code under test is a failure with a schedule, too. */
+/* An assertion of the code under test is a failure with a schedule, too. With NDEBUG <assert.h>
+ * doesn't declare it. */
+void __assert_fail(const char *assertion, const char *file, unsigned line, const char *function)
+    __attribute__((noreturn));
+
 void __assert_fail(const char *assertion, const char *file, unsigned line, const char *function)
 {
     static char text[160];

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -186,7 +187,8 @@ static void release_round(struct oneshot_remote *o)
 {
     struct round *r = container_of(o, struct round, shot);
     if (o->value) {
-        assert(o->value == r);
+        if (o->value != r)
+            abort();
         atomic_fetch_add(&unread, 1);
     }
     atomic_fetch_add(&released, 1);
