@@ -40,8 +40,9 @@ static json_t *request_part(const struct conn_info *i)
 {
     if (!i->method[0])
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "since_ms", number(i->exchange_ns / 1000000), "method",
-                     text(i->method), "host", text(i->host), "target", text(i->target));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "since_ms", number(i->exchange_ns / 1000000),
+                     "method", text(i->method), "host", text(i->host), "target", text(i->target),
+                     "route", i->route[0] ? text(i->route) : json_null());
 }
 
 static json_t *tcp_part(const struct conn_info *i)

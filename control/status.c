@@ -252,6 +252,9 @@ static void add_upstream(struct upstream_stats *sum, const struct upstream_stats
 #define UPSTREAM_FIELD(group, name, field, kind, help) sum->field += u->field;
 #include "control/status_fields.def"
     /* The same on all cores, but for a moment. */
+    sum->requests_limit = u->requests_limit;
+    sum->connections_limit = u->connections_limit;
+    sum->queue_limit = u->queue_limit;
     sum->used = u->used;
     sum->panic = u->panic;
     sum->backups = u->backups;

@@ -178,7 +178,7 @@ static json_t *upstream_frame(const struct pair *u)
     put(o, "name", copy(u->n, "name"));
     put(o, "requests_per_s", rate(u, "requests"));
     put(o, "in_flight", copy(u->n, "in_flight"));
-    put(o, "limit", copy(u->n, "limit"));
+    put(o, "requests_limit", copy(u->n, "requests_limit"));
     put(o, "queued", copy(u->n, "queued"));
     put(o, "queue_limit", copy(u->n, "queue_limit"));
     put(o, "refused_per_s", sum_rate(u, refused));

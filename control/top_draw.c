@@ -161,11 +161,12 @@ static void draw_upstream(struct canvas *c, const json_t *o)
                 value(o, "queued") > 0 || value(o, "failed_per_s") > 0;
 
     snprintf(text, sizeof(text), "%-13s %5s %9s %9s %6s %5s %5s %5s %6s %5s %2s",
-             name(o, "name", 13).s, number(o, "requests_per_s").s, of(o, "in_flight", "limit").s,
-             of(o, "queued", "queue_limit").s, number(o, "budget_left").s,
-             percent(o, "reuse_ratio", 0).s, number(o, "retries_per_s").s,
-             number(o, "refused_per_s").s, number(o, "failed_per_s").s,
-             of(o, "endpoints_used", "endpoints").s, number(o, "endpoints_ejected").s);
+             name(o, "name", 13).s, number(o, "requests_per_s").s,
+             of(o, "in_flight", "requests_limit").s, of(o, "queued", "queue_limit").s,
+             number(o, "budget_left").s, percent(o, "reuse_ratio", 0).s,
+             number(o, "retries_per_s").s, number(o, "refused_per_s").s,
+             number(o, "failed_per_s").s, of(o, "endpoints_used", "endpoints").s,
+             number(o, "endpoints_ejected").s);
     line(c, bad ? BAD : warn ? WARN : PLAIN, text);
 }
 

@@ -55,6 +55,7 @@ static void add_upstream(void *ctx, const struct upstream *u)
     if (st->nupstreams == STATUS_MAX_UPSTREAMS)
         return;
     struct upstream_stats *to = &st->upstreams[st->nupstreams++];
+    const struct upstream_shared *shared = u->limiter.shared;
     memcpy(to->name, u->name, sizeof(to->name));
     to->requests = u->count.requests;
     to->attempts = u->count.attempts;
@@ -78,6 +79,11 @@ static void add_upstream(void *ctx, const struct upstream *u)
     to->no_time = u->limiter.count.too_late;
     to->in_flight = (uint32_t)counter_get(&u->limiter.side.requests->in_use_);
     to->queued = (uint32_t)counter_get(&u->limiter.side.requests->waiting);
+    to->requests_limit = permits_limit(shared->limits.requests);
+    to->connections_limit = permits_limit(shared->limits.connections);
+    to->queue_limit = u->limiter.queue_max;
+    to->budget_left = (uint32_t)(u->limiter.budget.tokens_ / RETRY_BUDGET_TOKEN) +
+                      (st->core == 0 ? retry_budget_pool(&shared->budget) : 0);
     to->active = u->active;
     to->idle = u->idle;
     to->used = u->balance.n;

@@ -55,6 +55,8 @@ struct upstream_stats {
     uint64_t retries, no_budget; /* retries decided, and those that the budget didn't allow */
     uint64_t queue_waits, queue_full, queue_timeout, queue_shed, no_time;
     uint32_t in_flight, queued; /* requests that hold a permit, or wait for one, now */
+    uint32_t requests_limit, connections_limit, queue_limit;
+    uint32_t budget_left;    /* whole retries: the core's own, and on core 0 those of all */
     uint32_t active, idle;   /* connections now */
     uint32_t used;           /* endpoints that requests may go to now */
     uint32_t panic, backups; /* 0 or 1, why these: see struct balance */

@@ -36,6 +36,7 @@ struct conn_info {
     uint64_t exchange_ns;         /* since the exchange began; 0: none is under way */
     /* NUL-terminated, cut at their size; bytes as received. Empty: none. */
     char listener[64], upstream[64], method[16], host[64], target[128];
+    char route[128]; /* "host/path" that matched; empty: none, or of an earlier configuration */
 
     const char *tcp_state;                          /* a literal; NULL: the stream is gone */
     uint32_t cwnd, unacked, send_queue, recv_queue; /* bytes */

@@ -1,4 +1,4 @@
-#include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "dataplane/proxy/conn.h"
@@ -62,12 +62,24 @@ static void put_text(char *to, size_t size, const char *from)
     record_text(to, size, from, strlen(from));
 }
 
+/* Nothing pins an exchange's configuration: the route has a name while that is in force. */
+static void route_info(const struct exchange *x, struct conn_info *to)
+{
+    const struct config_http *http = client_http(x->client);
+    if (x->version != client_proxy(x->client)->snapshot->version || x->route >= http->nroutes)
+        return;
+    const struct config_route *r = &http->routes[x->route];
+    snprintf(to->route, sizeof(to->route), "%s%s%s", r->host_kind == CONFIG_HOST_EXACT ? "" : "*",
+             r->host_kind == CONFIG_HOST_ANY ? "" : r->host, r->path_prefix);
+}
+
 static void exchange_info(const struct exchange *x, struct conn_info *to)
 {
     to->exchange_ns = client_now(x->client) - x->started;
     to->attempts = x->attempts;
     to->endpoint_addr = x->record.upstream_addr;
     to->endpoint_port = x->record.upstream_port;
+    route_info(x, to);
     put_text(to->upstream, sizeof(to->upstream), x->upstream->name);
     put_text(to->method, sizeof(to->method), x->record.method);
     put_text(to->host, sizeof(to->host), x->record.host);
@@ -104,7 +116,7 @@ static void clear(struct conn_info *to)
 {
     static const struct conn_info none;
     memcpy(to, &none, offsetof(struct conn_info, listener));
-    to->upstream[0] = to->method[0] = to->host[0] = to->target[0] = 0;
+    to->upstream[0] = to->method[0] = to->host[0] = to->target[0] = to->route[0] = 0;
     memcpy((char *)to + offsetof(struct conn_info, tcp_state),
            (const char *)&none + offsetof(struct conn_info, tcp_state),
            sizeof(none) - offsetof(struct conn_info, tcp_state));

@@ -93,6 +93,8 @@ int exchange_start(struct client *c, const struct exchange_request *r)
     x->upstream->count.requests++;
     retry_budget_request(&x->upstream->limiter.budget);
     x->priority = (uint8_t)r->route->priority;
+    x->route = (uint32_t)(r->route - client_http(c)->routes);
+    x->version = p->snapshot->version;
     x->try_due = NO_TIME;
     x->hash = exchange_hash(x->upstream, r, x->record.client_addr);
     x->deadline = request_deadline(x, r);

@@ -41,6 +41,8 @@ struct exchange {
     uint8_t state;
     uint8_t attempts;
     uint8_t priority;
+    uint32_t route;   /* index in its listener's routes, as they were in that version */
+    uint64_t version; /* of the configuration that it began with */
     bool reused;
     bool fresh; /* the pool has let us down: connect anew */
     bool idempotent;

@@ -199,6 +199,7 @@ def connections(world):
         equal((at["busy"]["state"], at["busy"]["upstream"], at["busy"]["endpoint"]),
               ("relaying", "scripted", f"{KERNEL}:9001"), "the busy one")
         equal(at["busy"]["request"]["target"], "/py/drip/60?a=b", "its target")
+        equal(at["busy"]["request"]["route"], "*/py", "its route")
         equal((at["tunnel"]["state"], at["tunnel"]["bytes_in"], at["tunnel"]["bytes_out"]),
               ("tunnel", 3, 3), "the tunnel")
         for c in at.values():

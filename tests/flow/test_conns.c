@@ -72,6 +72,7 @@ static void a_connection_is_seen_through_its_life(void **state)
     assert_string_equal(i->method, "GET");
     assert_string_equal(i->target, "/a?b");
     assert_string_equal(i->host, "a.example");
+    assert_string_equal(i->route, "*/");
     assert_string_equal(i->upstream, "app");
     assert_int_equal(i->endpoint_addr, inet_addr(WORLD_ORIGIN));
     assert_int_equal(i->endpoint_port, 9000);

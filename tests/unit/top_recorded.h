@@ -59,7 +59,7 @@ static const char status_after[] = RECORDED({
      "refused": 0, "requests": 8, "bytes_in": 0, "bytes_out": 0, "responses": {"4xx": 0, "5xx": 0}}],
   "upstreams": [
     {"name": "app", "requests": 17400, "attempts": 18000, "retries": 600, "in_flight": 64,
-     "limit": 64, "queued": 12, "queue_limit": 512, "budget_left": 41, "queue_full": 20,
+     "requests_limit": 64, "queued": 12, "queue_limit": 512, "budget_left": 41, "queue_full": 20,
      "queue_timeout": 5, "queue_shed": 0, "no_time": 1, "connects": 80, "connect_failed": 2,
      "reused": 17840, "resets": 1, "timeouts": 0, "active": 64, "idle": 0,
      "endpoints": [{"used": 1, "healthy": 1, "ejected": 0}, {"used": 0, "healthy": 1, "ejected": 1},
