@@ -175,6 +175,15 @@ static const char *reason_of(const struct access_record *r)
     return r->reason < ACCESS_REASON_COUNT ? access_reason_name(r->reason) : "?";
 }
 
+/* Codes are lower-case words, whatever the tables' enumerators look like. */
+static void line_lower(struct line *l, const char *s)
+{
+    for (; *s; s++) {
+        char c = *s >= 'A' && *s <= 'Z' ? (char)(*s + ('a' - 'A')) : *s;
+        line_bytes(l, &c, 1);
+    }
+}
+
 static void line_json_str(struct line *l, const char *key, const char *s, size_t max)
 {
     line_fmt(l, ",\"%s\":\"", key);
@@ -205,6 +214,11 @@ static size_t access_json(struct line *l, const struct access_record *r, struct 
     line_json_str(l, "target", r->target, sizeof(r->target));
     line_fmt(l, ",\"version\":\"1.%u\",\"status\":%u,\"reason\":\"%s\"", r->version_minor,
              r->status, reason_of(r));
+    if (r->http_error) {
+        line_str(l, ",\"http_error\":\"");
+        line_lower(l, access_http_error_name(r->http_error));
+        line_str(l, "\"");
+    }
     line_fmt(l, ",\"bytes_in\":%lu,\"bytes_out\":%lu", r->bytes_in, r->bytes_out);
     line_fmt(l, ",\"duration_us\":%lu,\"upstream_us\":%lu", r->duration_ns / 1000,
              r->upstream_ns / 1000);
@@ -258,9 +272,13 @@ static size_t access_text(struct line *l, const struct access_record *r, struct 
     } else {
         line_str(l, "-");
     }
-    line_fmt(l, " reason=%s bytes_in=%lu duration_us=%lu upstream_us=%lu attempts=%u reused=%u",
-             reason_of(r), r->bytes_in, r->duration_ns / 1000, r->upstream_ns / 1000, r->attempts,
-             r->reused);
+    line_fmt(l, " reason=%s", reason_of(r));
+    if (r->http_error) {
+        line_str(l, " http_error=");
+        line_lower(l, access_http_error_name(r->http_error));
+    }
+    line_fmt(l, " bytes_in=%lu duration_us=%lu upstream_us=%lu attempts=%u reused=%u", r->bytes_in,
+             r->duration_ns / 1000, r->upstream_ns / 1000, r->attempts, r->reused);
     return line_end(l);
 }
 

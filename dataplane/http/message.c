@@ -35,13 +35,19 @@ const char *http_method_name(enum http_method m)
 }
 
 static const struct {
+    const char *name;
     int status;
     const char *text;
 } errors[HTTP_ERR_COUNT] = {
-#define ERROR(name, status_, text_) [HTTP_ERR_##name] = {status_, text_},
+#define ERROR(name, status_, text_) [HTTP_ERR_##name] = {#name, status_, text_},
 #include "dataplane/http/error.def"
 #undef ERROR
 };
+
+const char *http_error_name(enum http_error e)
+{
+    return e < HTTP_ERR_COUNT ? errors[e].name : "?";
+}
 
 const char *http_error_text(enum http_error e)
 {

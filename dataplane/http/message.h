@@ -42,6 +42,7 @@ enum http_error {
     HTTP_ERR_COUNT
 };
 
+const char *http_error_name(enum http_error e); /* as in error.def */
 const char *http_error_text(enum http_error e);
 int http_error_status(enum http_error e); /* 0 for HTTP_ERR_NONE */
 

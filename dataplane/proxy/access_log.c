@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/http/message.h"
+
 #define CELL      64u
 #define MAX_CELLS 8u
 #define FIXED     offsetof(struct access_record, method)
@@ -36,6 +38,11 @@ static const char *const reason_names[] = {
 const char *access_reason_name(enum access_reason r)
 {
     return (unsigned)r < ACCESS_REASON_COUNT ? reason_names[r] : "?";
+}
+
+const char *access_http_error_name(uint8_t error)
+{
+    return http_error_name((enum http_error)error);
 }
 
 struct access_ring *access_ring_new(uint32_t size)

@@ -19,6 +19,8 @@ enum access_reason {
     ACCESS_REASON_COUNT
 };
 const char *access_reason_name(enum access_reason r);
+/* In upper case, as in http/error.def. */
+const char *access_http_error_name(uint8_t error);
 
 struct access_record {
     uint64_t wall_ns;             /* CLOCK_REALTIME at the end of the exchange */
@@ -29,6 +31,7 @@ struct access_record {
     uint16_t client_port, upstream_port; /* host order */
     uint16_t status;                     /* 0: none was sent */
     uint8_t reason;                      /* enum access_reason */
+    uint8_t http_error;                  /* enum http_error: the rule that a message broke; 0 */
     uint8_t attempts;
     bool reused;           /* a pooled upstream connection served it */
     uint8_t version_minor; /* HTTP/1.x */

@@ -17,6 +17,7 @@ void record_init(struct access_record *r, const struct client *c)
     memset(r, 0, offsetof(struct access_record, method));
     r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
     record_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
+    r->http_error = c->head.scan.error; /* a head that found no end */
     stream_get_info(c->c.stream, &info);
     r->client_addr = info.peer_addr;
     r->client_port = info.peer_port;
@@ -25,6 +26,7 @@ void record_init(struct access_record *r, const struct client *c)
 void record_request(struct access_record *r, const struct http_head *head)
 {
     r->version_minor = head->version_minor;
+    r->http_error = head->error;
     record_text(r->method, sizeof(r->method), http_head_at(head, head->method_text),
                 head->method_text.len);
     record_text(r->host, sizeof(r->host), http_head_at(head, head->authority), head->authority.len);

@@ -145,8 +145,10 @@ static enum step on_head(struct exchange *x, const char *base, uint32_t end)
     p->request_of = NULL;
     http_head_init(&head, p->fields, p->nfields < RESPONSE_FIELDS ? p->nfields : RESPONSE_FIELDS);
     if (h1_parse_response(base + start, end - start, x->head_request, &head) != 0 ||
-        head.status == 101)
+        head.status == 101) {
+        x->record.http_error = head.error;
         return exchange_fail(x, 502, ACCESS_upstream_malformed);
+    }
     if (head.status >= 500)
         exchange_judge(x, ATTEMPT_FAILED);
     if (head.status >= 429 && try_again(x, &head))
@@ -166,8 +168,10 @@ static enum step await_head(struct exchange *x)
     int end = head_reader_scan(&x->reader, &x->in, &limits, &base);
     if (end == -500)
         return exchange_fail(x, 503, ACCESS_no_memory);
-    if (end < 0)
+    if (end < 0) {
+        x->record.http_error = x->reader.scan.error;
         return exchange_fail(x, 502, ACCESS_upstream_malformed);
+    }
     if (end > 0)
         return on_head(x, base, (uint32_t)end);
     return read_origin(x);

@@ -370,7 +370,7 @@ def codes(text, title):
       "the access log's fields and reasons")
 def documented(world):
     ask(OURS, WEB, "GET /py/size/1 HTTP/1.1\nHost: a\n\n")
-    ask(OURS, STRICT, "GET /nobody HTTP/1.1\nHost: a\n\n")
+    ask(OURS, STRICT, "GET /nobody HTTP/1.1\n\n")
     _, text, _ = sh("curl", "-s", "http://127.0.0.1:9901/metrics")
     emitted = dict(re.findall(r"^# TYPE (millrace_\w+) (\w+)$", text, re.M))
     told = dict(re.findall(r"^\| `(millrace_\w+)` \| (\w+) \|", page("metrics.md"), re.M))
@@ -394,6 +394,9 @@ def documented(world):
     for record in records():
         check(set(record) <= codes(reasons, "The access log"), f"fields: {record}")
         check(record["reason"] in codes(reasons, "How a request ends"), f"reason: {record}")
+        check(record.get("http_error", "no_host") in codes(reasons, "What is wrong with a message"),
+              f"http_error: {record}")
+    check(any(r.get("http_error") == "no_host" for r in records()), "a request without Host")
 
 
 @case("the manual has every verb", own=True)

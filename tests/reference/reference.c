@@ -3,6 +3,7 @@
  *
  * docs/metrics.md is what the program itself writes for a scrape; docs/reasons.md is made of the
  * tables that the program is made of. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +154,11 @@ static const struct code reasons[] = {
 #include "dataplane/proxy/reason.def"
 #undef REASON
 };
+static const struct code http_errors[] = {
+#define ERROR(name, status, text) CODE(name, text)
+#include "dataplane/http/error.def"
+#undef ERROR
+};
 static const struct code net_drops[] = {
 #define DROP(name, text) CODE(name, text)
 #include "dataplane/net/drop.def"
@@ -191,11 +197,20 @@ static const struct field fields[] = {
 #undef LOG_FIELD
 };
 
+/* Codes are lower-case wherever they are shown. */
+static void print_code(FILE *f, const struct code *c)
+{
+    fputs("| `", f);
+    for (const char *p = c->name; *p; p++)
+        fputc(tolower((unsigned char)*p), f);
+    fprintf(f, "` | %s |\n", c->text);
+}
+
 static void codes(FILE *f, const char *title, const char *intro, const struct code *c, size_t n)
 {
     fprintf(f, "\n## %s\n\n%s\n\n| code | meaning |\n|---|---|\n", title, intro);
     for (size_t i = 0; i < n; i++)
-        fprintf(f, "| `%s` | %s |\n", c[i].name, c[i].text);
+        print_code(f, &c[i]);
 }
 
 #define CODES(f, title, intro, c) codes(f, title, intro, c, sizeof(c) / sizeof(c[0]))
@@ -247,6 +262,11 @@ static void reasons_page(FILE *f)
           "was\n"
           "is in `attempts`, which endpoint in `endpoint`.",
           reasons);
+    codes(
+        f, "What is wrong with a message",
+        "`http_error` in the access log: of a request that was refused, or of a response that was\n"
+        "not passed on (`upstream_malformed`).",
+        http_errors + 1, sizeof(http_errors) / sizeof(http_errors[0]) - 1);
     CODES(f, "How the network layer lets go of a packet",
           "`reason` of `millrace_net_packets_total`; `net.drops` in the status.", net_drops);
     CODES(f, "How TCP lets go of a segment",
