@@ -98,7 +98,7 @@ static void what_the_origin_did_is_told(void **state)
 {
     static const struct {
         enum deed deed;
-        int status; /* 0: nothing but the end of the connection */
+        int status; /* of an answer; 0: none, or its beginning has been seen */
         int logged;
         enum access_reason reason;
         enum http_error error;
@@ -108,8 +108,8 @@ static void what_the_origin_did_is_told(void **state)
         {CLOSED, 502, 502, ACCESS_upstream_closed, HTTP_ERR_NONE},
         {RESET, 502, 502, ACCESS_upstream_reset, HTTP_ERR_NONE},
         {SILENT, 504, 504, ACCESS_request_timeout, HTTP_ERR_NONE},
-        {CUT, 200, 200, ACCESS_upstream_cut, HTTP_ERR_NONE},
-        {BAD_CHUNK, 200, 502, ACCESS_upstream_malformed, HTTP_ERR_NONE},
+        {CUT, 0, 200, ACCESS_upstream_cut, HTTP_ERR_NONE},
+        {BAD_CHUNK, 0, 200, ACCESS_upstream_malformed, HTTP_ERR_NONE},
         {GONE, 0, 499, ACCESS_client_gone, HTTP_ERR_NONE},
     };
 
@@ -135,12 +135,12 @@ static void what_the_origin_did_is_told(void **state)
             break;
         case CUT:
             peer_say(o, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+            peer_expect_through(c, "half");
             peer_shutdown(o);
             break;
         case BAD_CHUNK:
             peer_say(o, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n");
             peer_expect_through(c, "ok");
-            c->taken = 0;
             peer_say(o, "zz\r\n");
             break;
         case GONE:
