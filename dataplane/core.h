@@ -34,7 +34,7 @@ struct core_shared {
     atomic_int_fast64_t wall_offset; /* CLOCK_REALTIME - CLOCK_MONOTONIC, ns; control, each s */
     uint8_t secret[16];
     struct rte_mempool *mbufs;
-    struct sampler *sampler; /* runtime/sampler.h; NULL: none watches */
+    struct sampler *sampler;             /* runtime/sampler.h; NULL: none watches */
     struct upstream_registry *upstreams; /* control's; core_prepare() makes it */
 };
 

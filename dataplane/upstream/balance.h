@@ -43,7 +43,7 @@ struct balance_alias {
 
 /* Room for all endpoints of an upstream, made when a snapshot is adopted. */
 struct balance_tables {
-    struct endpoint **used; /* the start of the one block that all of them are in */
+    struct endpoint **used;     /* the start of the one block that all of them are in */
     struct endpoint **by_index; /* every configured one, by its index in the snapshot */
     struct balance_alias *alias;
     uint64_t *due;  /* round robin: when each is next, in its own time */

@@ -7,6 +7,7 @@
 #ifndef MILLRACE_DATAPLANE_UPSTREAM_ENDPOINT_STATE_H
 #define MILLRACE_DATAPLANE_UPSTREAM_ENDPOINT_STATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Why an endpoint isn't used; 0: it is. */
