@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rule_blocking
+import rule_codes
 import rule_examples
 import rule_format
 import rule_headers
@@ -27,7 +28,7 @@ import rule_words
 from findings import Finding, WaiverError, excuse, load_waivers
 from tree import tracked_files
 
-RULES = [rule_includes, rule_sizes, rule_words, rule_links, rule_examples, rule_format, rule_headers,
+RULES = [rule_includes, rule_sizes, rule_words, rule_links, rule_codes, rule_examples, rule_format, rule_headers,
          rule_blocking, rule_tidy]
 
 

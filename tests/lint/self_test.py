@@ -16,6 +16,7 @@ import rule_examples
 import rule_format
 import rule_headers
 import rule_includes
+import rule_codes
 import rule_links
 import rule_sizes
 import rule_tidy
@@ -183,6 +184,12 @@ def test_format(tap, root):
     tap.check(len(list(rule_format.check_python(root, "bad.py"))) == 1, "format: Python is checked")
 
 
+def test_codes(tap, root):
+    text = 'REASON(ok, "fine")\nREASON(never, "nobody says so")\n'
+    found = [f.what for f in rule_codes.check_table("x.def", text, "REASON", "ACCESS_", {"ACCESS_ok"})]
+    tap.check(found == ["never"], "codes: one that nothing uses is found", found)
+
+
 def test_links(tap, root):
     write(root, "docs/there.md", "x\n")
     text = "[a](there.md) [b](nowhere.md) [c](https://example.org/) [d](there.md#x)\n"
@@ -249,6 +256,7 @@ def main():
         test_blocking(tap, root)
         test_headers(tap, root)
         test_format(tap, f"{root}/format")
+        test_codes(tap, root)
         test_links(tap, f"{root}/links")
         test_examples(tap, f"{root}/examples")
         test_tidy(tap, root)
