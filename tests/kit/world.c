@@ -750,6 +750,9 @@ void world_free(struct world *w)
 {
     list_for_each_safe(n, tmp, &w->peers) task_abort(&container_of(n, struct peer, node)->task);
     check_nothing_left(w);
+    /* Some may have been accepted meanwhile: their SYNs were on the wire. */
+    list_for_each_safe(n, tmp, &w->peers) task_abort(&container_of(n, struct peer, node)->task);
+    world_sleep(w, WORLD_S);
     for (unsigned i = 0; i < w->shared.ncores; i++)
         core_free(w->cores[i]);
     health_free(w->health);

@@ -3,10 +3,12 @@
  *
  *   sim [--seeds N] [--seed S] [--jobs J] [--verbose]
  *
- * Each seed draws its own impairments (up to 10 % each), core count, connections, requests and
- * sizes. Checked: every byte stream equals what was sent, every request gets its answer, nothing
- * is stuck, and nothing (connection, task, mbuf, rope node) is left over. A failing seed is printed
- * with the last frames on the wire; `sim --seed S` replays it.
+ * Each seed draws its own impairments (up to 10 % each), core count, connections, requests, sizes,
+ * balancer, pool and probes, which an origin answers as it likes. Checked: every byte stream equals
+ * what was sent, every request gets its answer, nothing is stuck, nothing (connection, task, mbuf,
+ * rope node) is left over; and after every step that pools keep their bounds, that no more
+ * endpoints are ejected than may be, and that there is always one to go to. A failing seed is
+ * printed with the last frames on the wire; `sim --seed S` replays it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,6 +26,7 @@
 #include <cmocka.h>
 
 #include "dataplane/core_private.h"
+#include "dataplane/proxy/conn.h"
 #include "runtime/rng.h"
 #include "tests/kit/eal.h"
 #include "tests/kit/world.h"
@@ -49,12 +52,22 @@ static const char sim_yaml_rest[] =
     "    address: 10.9.0.1:81\n"
     "    tunnel: { upstream: raw, timeouts: { idle: 1h } }\n"
     "upstreams:\n"
-    "  - name: app\n"
-    "    endpoints: [10.9.0.2:9000]\n"
-    "    timeouts: { connect: 5m, request: 1h, idle: 1h }\n"
     "  - name: raw\n"
     "    endpoints: [10.9.0.2:9001]\n"
-    "    timeouts: { connect: 5m, idle: 1h }\n";
+    "    timeouts: { connect: 5m, idle: 1h }\n"
+    "  - name: app\n"
+    "    endpoints:\n"
+    "      - 10.9.0.2:9000\n"
+    "      - { address: 10.9.0.2:9002, weight: 3 }\n"
+    "      - { address: 10.9.0.2:9003, weight: 2 }\n"
+    "      - { address: 10.9.0.2:9004, backup: true }\n"
+    "    timeouts: { connect: 5m, request: 1h, idle: 1h }\n";
+
+static const char *const balancers[] = {"round_robin", "least_request", "random",
+                                        "consistent_hash"};
+#define POOL_MAX    6
+#define ENDPOINTS   4
+#define MAX_EJECTED 1 /* a quarter of them */
 
 /* A body is a function of its number, so that both ends can check it byte by byte. */
 static uint8_t body_byte(uint32_t id, uint32_t i)
@@ -185,6 +198,18 @@ static const char *whole_body(const char *head, const char *end, uint32_t id, ui
     }
 }
 
+/* A probe's answer is left to chance. */
+static void answer_probe(struct sim *s, struct peer *o)
+{
+    if (!strstr(o->rx + o->taken, "\r\n\r\n"))
+        return;
+    o->taken = o->rx_len;
+    if (rng_below(&s->rng, 3))
+        peer_say(o, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    else
+        peer_say(o, "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n");
+}
+
 /* The origin's half of a connection: answers each request as its path says. */
 static void serve(struct sim *s, struct peer *o)
 {
@@ -194,6 +219,10 @@ static void serve(struct sim *s, struct peer *o)
         bool bad = false;
         if (!head || !*head)
             return;
+        if (*head == 'G') {
+            answer_probe(s, o);
+            return;
+        }
         if (sscanf(head, "POST /%u/%u/%u ", &id, &up, &down) != 3) {
             if (strstr(head, "\r\n\r\n"))
                 sim_fail(s, "the origin got a damaged request");
@@ -282,9 +311,40 @@ static bool has_news(struct peer *p)
     return true;
 }
 
+/* What holds between any two steps. */
+static void check_upstream(struct sim *s, const struct upstream *up)
+{
+    unsigned ejected = 0;
+    list_for_each(n, &up->endpoints_)
+    {
+        const struct endpoint *ep = container_of(n, struct endpoint, node_);
+        ejected += ep->flags & ENDPOINT_EJECTED ? 1 : 0;
+        if (ep->active + ep->nidle_ + ep->warming_ != ep->conns_)
+            sim_fail(s, "a connection is in no state or in two");
+        if (ep->conns_ > up->pool.max)
+            sim_fail(s, "more connections than the pool may have");
+        if (ep->place_ == BALANCE_NOWHERE && ep->nidle_)
+            sim_fail(s, "a pooled connection to an endpoint that isn't used");
+    }
+    if (ejected > MAX_EJECTED)
+        sim_fail(s, "more endpoints are ejected than may be");
+    if (!up->balance.n)
+        sim_fail(s, "no endpoint to go to");
+}
+
+static void check_cores(struct sim *s)
+{
+    for (unsigned i = 0; i < s->w->shared.ncores; i++) {
+        const struct upstreams *u = &s->w->cores[i]->proxy->upstreams;
+        for (size_t k = 0; k < u->nby_index_; k++)
+            check_upstream(s, u->by_index_[k]);
+    }
+}
+
 static bool sim_is_done(void *ctx)
 {
     struct sim *s = ctx;
+    check_cores(s);
     list_for_each_safe(n, tmp, &s->w->peers)
     {
         struct peer *o = container_of(n, struct peer, node);
@@ -353,6 +413,26 @@ static struct wire_path draw_path(struct rng *r)
     return p;
 }
 
+/* How the upstream is balanced, pooled and watched. */
+static void write_upstream(struct sim *s, char *yaml, size_t size)
+{
+    size_t len = strlen(yaml);
+    unsigned min = rng_below(&s->rng, 3);
+    int n = snprintf(yaml + len, size - len,
+                     "    balance: %s\n    panic: %u%%\n"
+                     "    pool: { min: %u, max: %u, idle: %u, acquire_timeout: 5m%s%s }\n",
+                     balancers[rng_below(&s->rng, 4)], 1 + rng_below(&s->rng, 100), min, POOL_MAX,
+                     min + rng_below(&s->rng, 3), rng_below(&s->rng, 2) ? ", lifetime: 500ms" : "",
+                     rng_below(&s->rng, 2) ? ", requests: 2" : "");
+    len += (size_t)n;
+    if (rng_below(&s->rng, 4))
+        snprintf(yaml + len, size - len,
+                 "    health: { interval: 500ms, timeout: 400ms, healthy: 1, unhealthy: 1%s }\n"
+                 "    outlier: { consecutive: 1, error_rate: off, latency: 110%%, requests: 1, "
+                 "window: 300ms, ejection: 700ms, max_ejected: 25%% }\n",
+                 rng_below(&s->rng, 2) ? ", path: /" : "");
+}
+
 /* A process of its own for each seed would cost an EAL start each: a failure ends this one. */
 static void run_seed(uint64_t seed, bool verbose)
 {
@@ -361,6 +441,7 @@ static void run_seed(uint64_t seed, bool verbose)
     s->rng.state = seed * 0x9e3779b97f4a7c15ull;
     unsigned cores = 1 + rng_below(&s->rng, 2);
     snprintf(yaml, sizeof(yaml), "%s%s", cores == 2 ? sim_yaml_2 : sim_yaml_1, sim_yaml_rest);
+    write_upstream(s, yaml, sizeof(yaml));
     struct world_opts o = {.yaml = yaml,
                            .seed = seed,
                            .cores = cores,
@@ -369,7 +450,8 @@ static void run_seed(uint64_t seed, bool verbose)
                            .misroute_ppm = cores == 2 ? rng_below(&s->rng, 500000) : 0};
     s->w = world_new(&o);
     world_listen(s->w, 9000);
-    world_listen(s->w, 9001);
+    for (uint16_t port = 9001; port <= 9000 + ENDPOINTS; port++)
+        world_listen(s->w, port);
     s->ndialogs = 1 + rng_below(&s->rng, MAX_CONNS);
     for (unsigned i = 0; i < s->ndialogs; i++)
         start_dialog(s, &s->dialogs[i]);

@@ -53,6 +53,20 @@ static void fill(unsigned core, struct core_status *s)
     s->nupstreams = 1;
     strcpy(s->upstreams[0].name, core == 1 ? "other" : "app");
     s->upstreams[0].idle = 4;
+    s->upstreams[0].reused = 30;
+    s->upstreams[0].connects = 10;
+    s->nendpoints = 2;
+    for (unsigned i = 0; i < 2; i++) {
+        struct endpoint_stats *e = &s->endpoints[i];
+        e->addr = 0x0200000a; /* 10.0.0.2 */
+        e->port = (uint16_t)(81 - i);
+        e->weight = 3;
+        e->healthy = i;
+        e->probed = core == 0;
+        e->probe = i ? PROBE_ok : PROBE_status;
+        e->picks = 10 + core;
+        e->ejections = 2;
+    }
 }
 
 static void on_post(void *ctx, unsigned core, struct core_msg *m)
@@ -196,6 +210,47 @@ static void cores_are_asked_and_shown(void **state)
                                       "\"client\",le=\"0.004\"} 0\n"));
     assert_non_null(strstr(a.metrics, "millrace_task_poll_max_seconds{core=\"1\",kind="
                                       "\"client\"} 0.005000000\n"));
+    asker_fini(&a);
+    status_close(s);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    uv_loop_close(&loop);
+}
+
+/* Of two cores that have the upstream: what they count is added up, what control told them isn't.
+ */
+static void endpoints_are_shown_with_their_upstream(void **state)
+{
+    struct fakes f = {.ended = {[1] = true}};
+    struct cores cores = {&fake_ops, &f, CORES};
+    struct asker a = {.request = {.fn = on_answer}};
+    json_int_t picks, weight, healthy, ejections;
+    const char *address, *probe;
+    double ratio;
+    struct status *s;
+    uv_loop_t loop;
+
+    uv_loop_init(&loop);
+    assert_int_equal(status_new(&loop, &cores, 1, &s), 0);
+    status_ask(s, &a.request);
+    turn_until_called(&loop, &a, 1);
+    json_t *u = json_array_get(json_object_get(a.json, "upstreams"), 0);
+    json_t *e = json_object_get(u, "endpoints");
+    assert_int_equal(json_unpack(u, "{s:f}", "reuse_ratio", &ratio), 0);
+    assert_true(ratio == 0.75);
+    assert_int_equal(json_array_size(e), 2);
+    assert_int_equal(json_unpack(json_array_get(e, 1), "{s:s, s:s, s:I, s:I, s:I, s:I}", "address",
+                                 &address, "probe", &probe, "picks", &picks, "weight", &weight,
+                                 "healthy", &healthy, "ejections", &ejections),
+                     0);
+    assert_string_equal(address, "10.0.0.2:81");
+    assert_string_equal(probe, "status");
+    assert_int_equal(picks, 22);
+    assert_int_equal(weight, 3);
+    assert_int_equal(healthy, 0);
+    assert_int_equal(ejections, 2);
+    assert_non_null(strstr(a.metrics, "millrace_endpoint_picks_total{upstream=\"app\",endpoint="
+                                      "\"10.0.0.2:80\"} 22\n"));
+    assert_non_null(strstr(a.metrics, "millrace_upstream_reuse_ratio{upstream=\"app\"} 0.75\n"));
     asker_fini(&a);
     status_close(s);
     uv_run(&loop, UV_RUN_DEFAULT);
@@ -422,6 +477,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_asked_and_shown),
+        cmocka_unit_test(endpoints_are_shown_with_their_upstream),
         cmocka_unit_test(a_silent_core_is_left_alone),
         cmocka_unit_test(an_answer_is_never_older_than_its_question),
         cmocka_unit_test(metrics_keep_the_format),
