@@ -229,8 +229,9 @@ enum value_kind { VALUE_TEXT, VALUE_NUMBER, VALUE_DURATION };
 struct valued {
     const char *name, *option; /* the verb's word for it; NULL: every verb takes it */
     enum value_kind kind;
-    void *place; /* const char *, or uint64_t */
-    bool *given; /* set, unless NULL */
+    const char **text; /* where a text goes, */
+    uint64_t *number;  /* or else a number */
+    bool *given;       /* set, unless NULL */
 };
 
 static int parse_value(const struct valued *d, const char *value)
@@ -244,11 +245,11 @@ static int parse_value(const struct valued *d, const char *value)
         return 2;
     }
     if (d->kind == VALUE_TEXT)
-        *(const char **)d->place = value;
+        *d->text = value;
     else if (d->kind == VALUE_NUMBER)
-        e = units_parse_integer(value, strlen(value), d->place);
+        e = units_parse_integer(value, strlen(value), d->number);
     else
-        e = units_parse_duration(value, strlen(value), d->place);
+        e = units_parse_duration(value, strlen(value), d->number);
     if (!e)
         return 0;
     fprintf(stderr, "millrace: --%s needs a %s, not \"%s\"\n", d->name,
@@ -260,14 +261,14 @@ static int parse_value(const struct valued *d, const char *value)
 static int parse_valued(const struct verb *v, struct cli_options *o, int argc, char **argv, int *i)
 {
     const struct valued all[] = {
-        {"config", NULL, VALUE_TEXT, &o->config, &o->config_given},
-        {"socket", "socket", VALUE_TEXT, &o->socket, NULL},
-        {"if-version", "if-version", VALUE_NUMBER, &o->if_version, &o->has_if_version},
-        {"listener", "filters", VALUE_TEXT, &o->listener, NULL},
-        {"client", "filters", VALUE_TEXT, &o->client, NULL},
-        {"state", "filters", VALUE_TEXT, &o->state, NULL},
-        {"limit", "filters", VALUE_NUMBER, &o->limit, NULL},
-        {"interval", "interval", VALUE_DURATION, &o->interval, NULL},
+        {"config", NULL, VALUE_TEXT, &o->config, NULL, &o->config_given},
+        {"socket", "socket", VALUE_TEXT, &o->socket, NULL, NULL},
+        {"if-version", "if-version", VALUE_NUMBER, NULL, &o->if_version, &o->has_if_version},
+        {"listener", "filters", VALUE_TEXT, &o->listener, NULL, NULL},
+        {"client", "filters", VALUE_TEXT, &o->client, NULL, NULL},
+        {"state", "filters", VALUE_TEXT, &o->state, NULL, NULL},
+        {"limit", "filters", VALUE_NUMBER, NULL, &o->limit, &o->has_limit},
+        {"interval", "interval", VALUE_DURATION, NULL, &o->interval, NULL},
     };
 
     for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {

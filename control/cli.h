@@ -13,10 +13,10 @@ struct cli_options {
     const char *config; /* never NULL */
     const char *socket; /* NULL: not given */
     bool config_given, json, budget, list, once;
-    bool keep_overrides, drop_overrides, has_if_version;
+    bool keep_overrides, drop_overrides, has_if_version, has_limit;
     uint64_t if_version;
     const char *listener, *client, *state; /* NULL: any */
-    uint64_t limit, interval;              /* connections; ns. 0: not given */
+    uint64_t limit, interval;              /* connections; ns, 0: not given */
     const char *words[CLI_MAX_WORDS];      /* what stands beside the options */
     unsigned nwords;
 };

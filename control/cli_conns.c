@@ -109,7 +109,7 @@ int cli_conns(const struct cli_options *o)
         json_object_set_new(request, "client", json_string(o->client));
     if (request && o->state)
         json_object_set_new(request, "state", json_string(o->state));
-    if (request && o->limit)
+    if (request && o->has_limit)
         json_object_set_new(request, "limit", json_integer((json_int_t)o->limit));
     return cli_simple(o, request, print_conns);
 }
