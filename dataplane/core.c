@@ -19,6 +19,7 @@
 #include "runtime/trap.h"
 
 #define MAILBOX_PASS   64            /* items delivered a pass */
+#define LOOK_AGAIN_NS  20000ull      /* a pass as young as that has seen all that has come */
 #define SPIN_GATHERS   4             /* looks without a frame before a core sleeps */
 #define SLEEP_MAX_NS   1000000000ull /* the watchdog looks for progress */
 #define SLEEP_BLIND_NS 1000000ull    /* where there is nothing to sleep on */
@@ -71,7 +72,7 @@ static int init_stack(struct core *c, const struct core_opts *o, const struct sn
 static void receive_again(void *ctx)
 {
     struct core *c = ctx;
-    if (c->received_again)
+    if (c->received_again || clock_tsc() < c->look_again_tsc)
         return;
     c->received_again = true;
     io_receive(&c->io);
@@ -240,6 +241,7 @@ bool core_pass(struct core *c, uint64_t now)
 {
     sched_latch(&c->sched, now);
     c->received_again = false;
+    c->io.frames = 0;
     bool any = io_receive(&c->io);
     any |= mailbox_drain(&c->mailbox, MAILBOX_PASS) > 0;
     adopt_snapshot(c, now);
@@ -375,6 +377,7 @@ void core_run(struct core *c)
     for (;;) {
         uint64_t now = clock_now_ns();
         uint64_t from = clock_tsc();
+        c->look_again_tsc = from + LOOK_AGAIN_NS * c->tsc_hz / CLOCK_NS_PER_S;
         if (core_pass(c, now)) {
             account(c, from, clock_tsc());
             last_busy = now;

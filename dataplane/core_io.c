@@ -120,7 +120,6 @@ static bool receive_handed(struct core_io *io)
 bool io_receive(struct core_io *io)
 {
     bool any = false;
-    io->frames = 0;
     for (unsigned i = 0; i < io->nports; i++)
         if (io->ports[i].has_queue)
             any |= receive_port(io, &io->ports[i]);

@@ -47,7 +47,7 @@ struct core_io {
     struct rte_ring *tx; /* frames that others send through our queues */
     struct mailbox_item kick[CONFIG_MAX_CORES]; /* to wake the core that something was handed to */
     uint64_t kicked;                            /* bit per core, this pass */
-    unsigned frames;                            /* that the last io_receive() took */
+    unsigned frames;                            /* received in this pass; the core sets it to 0 */
     uint64_t handoff_out, handoff_in, handoff_full, tx_dropped;
 };
 

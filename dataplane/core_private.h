@@ -29,6 +29,7 @@ struct core {
     const struct snapshot *snapshot;
     struct core_msg *watch;                             /* CORE_MSG_WATCH, until there is news */
     bool news;                                          /* about endpoints */
+    uint64_t look_again_tsc;                            /* not before; 0 on a virtual clock */
     bool received_again;                                /* in this pass */
     uint64_t apply_again;                               /* after a snapshot could not be adopted */
     uint64_t drain_end;                                 /* 0: not draining */
