@@ -1,5 +1,6 @@
 #include "control/cli.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,6 +245,7 @@ static int parse_value(const struct valued *d, const char *value)
         fprintf(stderr, "millrace: --%s needs a value\n", d->name);
         return 2;
     }
+    assert(d->kind != VALUE_TEXT || d->text);
     if (d->kind == VALUE_TEXT)
         *d->text = value;
     else if (d->kind == VALUE_NUMBER)

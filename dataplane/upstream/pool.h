@@ -35,8 +35,8 @@ int upconn_open(struct endpoint *ep, struct task *t, struct conn_permits *permit
                 struct upconn **ret_conn);
 
 /* limiter_side.close_idle, of an endpoint and of an upstream. */
-void pool_close_for_others(void *endpoint, uint32_t n);
-void upstream_close_for_others(void *upstream, uint32_t n);
+void pool_close_for_others(void *ctx, uint32_t n);
+void upstream_close_for_others(void *ctx, uint32_t n);
 
 /* Frees what has been removed and has no user left. */
 void endpoint_maybe_free(struct endpoint *ep);

@@ -93,8 +93,9 @@ static void endpoint_free(struct endpoint_shared *e)
 
 static void upstream_free(struct upstream_shared *u)
 {
-    while (!list_is_empty(&u->endpoints_))
-        endpoint_free(container_of(list_first(&u->endpoints_), struct endpoint_shared, node_));
+    struct list_node *n;
+    while ((n = list_pop_head(&u->endpoints_)))
+        endpoint_free(container_of(n, struct endpoint_shared, node_));
     list_remove(&u->node_);
     limits_fini(&u->limits);
     free(u->fence_);
@@ -156,8 +157,9 @@ void upstream_registry_free(struct upstream_registry *r)
 {
     if (!r)
         return;
-    while (!list_is_empty(&r->upstreams))
-        upstream_free(container_of(list_first(&r->upstreams), struct upstream_shared, node_));
+    struct list_node *n;
+    while ((n = list_pop_head(&r->upstreams)))
+        upstream_free(container_of(n, struct upstream_shared, node_));
     free(r);
 }
 
@@ -273,9 +275,9 @@ int upstream_registry_prepare(struct upstream_registry *r, struct snapshot *s)
 void upstream_registry_commit(struct upstream_registry *r, const struct snapshot *s)
 {
     assert(s->version > 0);
-    collect(r);
     mark_gone(r, s);
     put_in_force(s);
+    collect(r);
 }
 
 unsigned upstream_registry_count(const struct upstream_registry *r)
