@@ -271,7 +271,7 @@ static const struct {
      "Host: a\r\nauthorization: b\r\nX-B:\r\nX-C: \xff\t!\r\n\r\n",
      " method=GET target=/ authority=a path=/ 1.1 body=none keep-alive\n",
      "X-a=1 (0 nominated)\nconnection=x-A, X-b, host, Content-Length, Authorization (17)\n"
-     "Host=a (6)\nauthorization=b (23)\nX-B= (0 nominated)\nX-C=\xff\t! (0)\n"},
+     "Host=a (6)\nauthorization=b (24)\nX-B= (0 nominated)\nX-C=\xff\t! (0)\n"},
 };
 
 static void test_good_requests_are_understood(void **state)
