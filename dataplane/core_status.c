@@ -111,7 +111,7 @@ void core_fill_status(struct core *c, struct core_status *st)
     st->total_tsc = clock_tsc() - c->started_tsc;
     st->tsc_hz = c->tsc_hz;
     st->snapshot_version = c->snapshot->version;
-    st->sched = c->sched.stats;
+    sched_read_stats(&c->sched, &st->sched);
     sched_poll_hist(&c->sched, &st->poll_ns);
     st->nkinds = c->sched.nkinds;
     memcpy(st->kinds, c->sched.kinds, st->nkinds * sizeof(st->kinds[0]));

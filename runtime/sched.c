@@ -59,7 +59,7 @@ static void push_run(struct sched *s, struct list_node *queue, struct task *t)
     assert(!(t->flags_ & TASK_QUEUED));
     t->flags_ |= TASK_QUEUED;
     list_push_tail(queue, &t->run_);
-    s->stats.run_depth++;
+    s->queued_++;
 }
 
 static void unqueue(struct sched *s, struct task *t)
@@ -67,7 +67,7 @@ static void unqueue(struct sched *s, struct task *t)
     if (!(t->flags_ & TASK_QUEUED))
         return;
     t->flags_ &= ~TASK_QUEUED;
-    s->stats.run_depth--;
+    s->unqueued_++;
     if (s->next_ == t)
         s->next_ = NULL;
     list_remove(&t->run_);
@@ -112,12 +112,10 @@ void task_wake(struct task *t)
     uint8_t state = t->flags_ & (TASK_LIVE_ | TASK_QUEUED | TASK_REWAKE | TASK_RUNNING);
     struct sched *s = t->sched_;
     if (state == TASK_LIVE_) {
-        s->stats.wakes++;
         if (s->current_)
             s->next_ = t;
         push_run(s, &s->run_, t);
     } else if (state == (TASK_LIVE_ | TASK_RUNNING)) {
-        s->stats.wakes++;
         t->flags_ |= TASK_REWAKE;
     }
 }
@@ -178,7 +176,13 @@ void task_yield(struct task *t)
     t->flags_ |= TASK_YIELDED;
 }
 
-/* NULL when nothing is queued. The task still says TASK_QUEUED, and run_depth counts it: the pass
+/* Tasks on the queue, and those that the running pass has polled. */
+static uint32_t run_depth(const struct sched *s)
+{
+    return (uint32_t)(s->queued_ - s->unqueued_ - s->stats.polls);
+}
+
+/* NULL when nothing is queued. The task still says TASK_QUEUED, and run_depth() counts it: the pass
  * settles that for all that it has polled. */
 static struct task *pick(struct sched *s)
 {
@@ -191,7 +195,8 @@ static struct task *pick(struct sched *s)
             return t;
         }
     }
-    s->next_streak_ = 0;
+    if (s->next_streak_)
+        s->next_streak_ = 0;
     struct list_node *n = s->run_.next, *second = n->next;
     if (n == &s->run_)
         return NULL;
@@ -225,9 +230,12 @@ static void record_stall(struct sched *s, struct sched_kind *k, const struct tas
     s->sample_.pushing = false;
 }
 
-/* One reading ends this poll and starts the next. */
+/* One reading ends this poll and starts the next. The watch is set back first: see record_stall().
+ * Who doesn't account isn't sampled, and its watch tells the poll that has ended until the next. */
 static void account_poll(struct sched *s, struct sched_kind *k, const struct task *t)
 {
+    atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
     uint64_t end = clock_tsc();
     uint64_t cycles = end - s->tsc_;
     uint64_t ns = (uint64_t)(((unsigned __int128)cycles * s->tsc_ns_) >> 32);
@@ -237,17 +245,14 @@ static void account_poll(struct sched *s, struct sched_kind *k, const struct tas
         record_stall(s, k, t, ns);
 }
 
-static enum poll run_poll(struct sched *s, struct task *t)
+static enum poll run_poll(struct sched *s, struct task *t, uint64_t beat)
 {
     const struct task_kind *kind = t->kind_;
     t->budget_ = SCHED_BUDGET_OPS;
     t->flags_ = (uint8_t)((t->flags_ & ~TASK_QUEUED) | TASK_RUNNING);
     s->current_ = t;
-    sched_watch_begin_(&s->watch, kind);
-    enum poll result = kind->poll(t);
-    atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    return result;
+    sched_watch_begin_(&s->watch, kind, beat);
+    return kind->poll(t);
 }
 
 /* After a poll that did more than to go on waiting; `flags` as it has left them. Apart, so that the
@@ -265,15 +270,16 @@ static __attribute__((noinline)) void settle_poll(struct sched *s, struct task *
         finish(s, t);
         restart_clock(s);
     } else if (flags & TASK_YIELDED) {
+        s->turned_++;
         push_run(s, &s->yielded_, t);
     } else if (flags & TASK_REWAKE) {
         push_run(s, &s->run_, t);
     }
 }
 
-static void poll_task(struct sched *s, struct task *t)
+static void poll_task(struct sched *s, struct task *t, uint64_t beat)
 {
-    enum poll result = run_poll(s, t);
+    enum poll result = run_poll(s, t, beat);
     struct sched_kind *k = &s->kinds[t->kind_slot_];
     uint8_t flags = t->flags_;
     k->polls++;
@@ -281,10 +287,8 @@ static void poll_task(struct sched *s, struct task *t)
         account_poll(s, k, t);
     /* Woken for nothing: no operation consumed, no turn given up, no end. */
     if (result == POLL_PENDING && t->budget_ == SCHED_BUDGET_OPS &&
-        (flags & (TASK_POLLED | TASK_YIELDED | TASK_ABORTED)) == TASK_POLLED) {
-        s->stats.fruitless++;
+        (flags & (TASK_POLLED | TASK_YIELDED | TASK_ABORTED)) == TASK_POLLED)
         k->fruitless++;
-    }
     t->flags_ = TASK_LIVE_ | TASK_POLLED;
     if (result == POLL_READY || (flags & (TASK_ABORTED | TASK_YIELDED | TASK_REWAKE)))
         settle_poll(s, t, result, flags);
@@ -293,17 +297,18 @@ static void poll_task(struct sched *s, struct task *t)
 /* What is queued, within the pass' budget; how many polls. */
 static unsigned poll_queued(struct sched *s, uint64_t start)
 {
+    uint64_t beat = atomic_load_explicit(&s->watch.beat, memory_order_relaxed);
     unsigned polls = 0;
     struct task *t;
     while (polls < SCHED_PASS_POLLS && (t = pick(s))) {
-        poll_task(s, t);
         polls++;
+        poll_task(s, t, beat + polls);
         if (s->account_ && s->tsc_ - start > s->pass_tsc_)
             break;
     }
     s->current_ = NULL;
+    atomic_store_explicit(&s->watch.kind, &sched_pass_kind, memory_order_relaxed);
     s->stats.polls += polls;
-    s->stats.run_depth -= polls;
     return polls;
 }
 
@@ -318,8 +323,8 @@ bool sched_step(struct sched *s, uint64_t now_ns)
     unsigned fired = timer_wheel_advance(&s->wheel, now_ns, SCHED_TIMERS_STEP);
     if (fired)
         restart_clock(s);
-    if (s->stats.run_depth > s->stats.run_depth_max)
-        s->stats.run_depth_max = s->stats.run_depth;
+    if (run_depth(s) > s->stats.run_depth_max)
+        s->stats.run_depth_max = run_depth(s);
     unsigned polls = poll_queued(s, start);
     list_splice_tail(&s->run_, &s->yielded_);
     return polls > 0 || fired > 0;
@@ -365,9 +370,19 @@ void sched_poll_hist(const struct sched *s, struct hist *ret_hist)
         hist_merge(ret_hist, &s->kinds[i].poll_ns);
 }
 
+void sched_read_stats(const struct sched *s, struct sched_stats *ret_stats)
+{
+    *ret_stats = s->stats;
+    ret_stats->run_depth = run_depth(s);
+    ret_stats->wakes = s->queued_ - s->turned_ - s->stats.spawned;
+    ret_stats->fruitless = 0;
+    for (unsigned i = 0; i < s->nkinds; i++)
+        ret_stats->fruitless += s->kinds[i].fruitless;
+}
+
 bool sched_is_runnable(const struct sched *s)
 {
-    return s->stats.run_depth > 0 || timer_wheel_next(&s->wheel) <= s->now_;
+    return run_depth(s) > 0 || timer_wheel_next(&s->wheel) <= s->now_;
 }
 
 uint64_t sched_next_timeout(const struct sched *s)

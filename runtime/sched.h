@@ -34,7 +34,8 @@ struct sched_opts {
 
 struct sched_stats {
     uint64_t polls; /* up to the last pass */
-    uint64_t passes, spawned, finished, aborted, yields, budget_out, wakes, stalls;
+    uint64_t passes, spawned, finished, aborted, yields, budget_out, stalls;
+    uint64_t wakes;         /* that queued a task */
     uint64_t fruitless;     /* polls after a wake-up that found nothing to do */
     uint32_t live;          /* tasks spawned and not yet dropped */
     uint32_t run_depth;     /* run queue length; within a pass also what it has polled so far */
@@ -52,16 +53,17 @@ struct sched_kind {
 /* Where a core is, for other threads (sampler.h, the watchdog): stores of the owner, relaxed. Beat
  * and kind together name one poll, or one stretch between two polls. */
 struct sched_watch {
-    /* Of the poll that runs; &sched_pass_kind in a pass but in no poll; NULL between passes. */
+    /* Of the poll that runs; &sched_pass_kind in a pass but in no poll; NULL between passes. Who
+     * doesn't account is seen in one poll until the next begins. */
     _Atomic(const struct task_kind *) kind;
     atomic_uint_fast64_t beat; /* passes and polls begun */
 };
 
-static inline void sched_watch_begin_(struct sched_watch *w, const struct task_kind *kind)
+static inline void sched_watch_begin_(struct sched_watch *w, const struct task_kind *kind,
+                                      uint64_t beat)
 {
     atomic_store_explicit(&w->kind, kind, memory_order_relaxed);
-    atomic_store_explicit(&w->beat, atomic_load_explicit(&w->beat, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    atomic_store_explicit(&w->beat, beat, memory_order_relaxed);
 }
 
 /* Stands for the parts of a pass that are no poll: input, timers, drops, output. */
@@ -88,6 +90,11 @@ struct sched {
     uint64_t tsc_;                                        /* start of the poll that runs now */
     uint64_t budget_tsc_, pass_tsc_, stall_tsc_, tsc_hz_; /* limits as cycles */
     uint64_t tsc_ns_;                                     /* ns a cycle, times 2^32 */
+    uint64_t queued_;                                     /* tasks put on the queue, ever */
+    uint64_t unqueued_;                                   /* taken off it unpolled */
+    uint64_t turned_; /* put on it since they had given up their turn */
+    /* But wakes, fruitless and run_depth: sched_read_stats() makes them from others, since every
+     * store on the way of a wake-up and its poll counts. */
     struct sched_stats stats;
     struct sched_watch watch;
     const struct task_kind *kind_of_[SCHED_KINDS]; /* those of `kinds`, close together */
@@ -109,6 +116,8 @@ bool sched_step(struct sched *s, uint64_t now_ns);
 /* True when a step with the same `now` would run something. */
 bool sched_is_runnable(const struct sched *s);
 
+void sched_read_stats(const struct sched *s, struct sched_stats *ret_stats);
+
 /* When the next timer is due (absolute, ns), UINT64_MAX for none. Exact or early, never late. */
 uint64_t sched_next_timeout(const struct sched *s);
 
@@ -117,7 +126,8 @@ uint64_t sched_next_timeout(const struct sched *s);
 static inline void sched_latch(struct sched *s, uint64_t now_ns)
 {
     s->now_ = now_ns;
-    sched_watch_begin_(&s->watch, &sched_pass_kind);
+    uint64_t beat = atomic_load_explicit(&s->watch.beat, memory_order_relaxed) + 1;
+    sched_watch_begin_(&s->watch, &sched_pass_kind, beat);
 }
 
 /* The pass is over: what was left to do after sched_step() is done, and the core may sleep. Who is

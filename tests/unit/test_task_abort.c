@@ -217,7 +217,9 @@ static void check_books(void)
         check(task_is_live(&s->task) == s->is_live);
     }
     check(sched.stats.live == live && spawns == drops + live);
-    check(sched.stats.run_depth == due && sched_is_runnable(&sched) == (due > 0));
+    struct sched_stats stats;
+    sched_read_stats(&sched, &stats);
+    check(stats.run_depth == due && sched_is_runnable(&sched) == (due > 0));
     check(sched.stats.spawned == spawns && sched.stats.finished == finished);
     check(sched.stats.aborted + finished == drops);
 }
