@@ -108,10 +108,14 @@ def notify_stuck(_):
             check(systemd.hear("READY=1", 20), "not ready")
             check(systemd.hear("WATCHDOG=1", 2.5), "no feed")
             held = HeldThread(systemd.proxy.pid, "core/1")
-            # One more may be on its way: of a pass made before.
-            systemd.hear("WATCHDOG=1", 0.6)
-            check(systemd.hear("WATCHDOG=1", 1.2) is None, "fed though a core stands still")
-            until(lambda: "stuck" in systemd.proxy.output(), 10, "the log says so")
+            # One more may be on its way: of a pass made before. Left alone, even idle cores would
+            # feed again before Millrace itself notices and ends.
+            since, fed = time.monotonic(), []
+            while "stuck" not in systemd.proxy.output():
+                check(time.monotonic() < since + 10, "the log doesn't say that a core is stuck")
+                if systemd.hear("WATCHDOG=1", 0.1):
+                    fed.append(time.monotonic() - since)
+            check(not [t for t in fed if t > 0.7], f"fed though a core stands still: {fed}")
         finally:
             if held:
                 held.release()
@@ -235,7 +239,7 @@ def connections_churn(_):
                 equal(sum(p in ports for p in seen), 100, "of those that stay, each once")
                 equal(len({p for p in seen if p in ports}), 100, "no one twice")
                 walks += 1
-            check(walks > 5, f"only {walks} walks")
+            check(walks > 2, f"only {walks} walks")
         finally:
             load.kill()
             load.wait()
@@ -266,7 +270,7 @@ def top_once(world):
     check(web["requests_per_s"] > 5 and web["amplification"] == 1, f"{web}")
     check(busy["listeners"][0]["requests_per_s"] > 5, f"{busy['listeners'][0]}")
     check(0 < busy["cores"][0]["busy"] <= 1 and busy["cores"][0]["poll_p99_ns"] > 0, f"{busy}")
-    check(450 <= busy["interval_ms"] < 2000 and not busy["since_start"], f"{busy}")
+    check(450 <= busy["interval_ms"] < 10000 and not busy["since_start"], f"{busy}")
     check(quiet["cores"][0]["busy"] < busy["cores"][0]["busy"], "a quiet core is less busy")
     _, out, _ = world.proxy.admin("top", "--interval", "200ms")  # no terminal: one frame
     check(all(w in out for w in ("CORE", "LISTENER", "UPSTREAM", "scripted")), out)
