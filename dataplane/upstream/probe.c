@@ -35,8 +35,9 @@ struct probe {
 };
 
 /* What a step says: a result, or not yet one. */
-#define GO_ON (-1)
-#define WAIT  (-2)
+#define GO_ON      (-1)
+#define WAIT       (-2)
+#define NO_VERDICT (-3) /* we lack something: that says nothing about the endpoint */
 
 size_t probe_size(void)
 {
@@ -91,14 +92,21 @@ static void let_go(struct probe *p, bool in_order)
     p->stream = NULL;
 }
 
+static void give_up(struct probe *p)
+{
+    let_go(p, false);
+    p->state = PROBING_NOT;
+    p->due = next_start(p);
+}
+
 static void finish(struct probe *p, enum probe_result r)
 {
     let_go(p, p->state >= PROBING_HEAD && r != PROBE_timeout && r != PROBE_malformed);
     p->result = (uint8_t)r;
     if (r == PROBE_ok)
-        p->streak = p->streak > 0 && p->streak < INT32_MAX ? p->streak + 1 : 1;
+        p->streak = p->streak < 0 ? 1 : p->streak + (p->streak < INT32_MAX);
     else
-        p->streak = p->streak < 0 && p->streak > INT32_MIN ? p->streak - 1 : -1;
+        p->streak = p->streak > 0 ? -1 : p->streak - (p->streak > -INT32_MAX);
     p->state = PROBING_NOT;
     p->due = next_start(p);
     judge_report(p->ep);
@@ -111,8 +119,9 @@ static int start(struct probe *p)
         .dst = p->ep->addr, .dst_port = h->port ? h->port : p->ep->port, .task = &p->task};
     p->started = task_now(&p->task);
     p->due = p->started + h->timeout;
-    if (tcp_connect(set_of(p)->tcp, &o, &p->stream) != 0)
-        return PROBE_unreachable;
+    int err = tcp_connect(set_of(p)->tcp, &o, &p->stream);
+    if (err)
+        return err == -ENOBUFS || err == -EADDRNOTAVAIL ? NO_VERDICT : PROBE_unreachable;
     stream_watch(p->stream, &p->task);
     stream_watch_write(p->stream, &p->task);
     p->state = PROBING_CONNECT;
@@ -149,7 +158,7 @@ static int connecting(struct probe *p)
     if (!settings(p)->path)
         return PROBE_ok;
     if (write_request(p) != 0)
-        return PROBE_timeout; /* no mbufs: not the endpoint's fault, but it can't be asked */
+        return NO_VERDICT;
     p->state = PROBING_ASK;
     return GO_ON;
 }
@@ -257,7 +266,7 @@ static int reading_body(struct probe *p)
     if (n == -EBADMSG)
         return PROBE_malformed;
     if (n < 0)
-        return PROBE_timeout;
+        return NO_VERDICT;
     if (has_right_body(p))
         return PROBE_ok;
     if (is_whole(p))
@@ -298,7 +307,9 @@ static enum poll probe_poll(struct task *t)
             sleep_arm(&p->sleep, t, p->due);
             return POLL_PENDING;
         }
-        if (r != GO_ON)
+        if (r == NO_VERDICT)
+            give_up(p);
+        else if (r != GO_ON)
             finish(p, (enum probe_result)r);
     }
     return POLL_PENDING;

@@ -53,6 +53,21 @@ static void the_first_probe_decides_at_once(void **state)
     world_free(f.w);
 }
 
+/* Idle clients hold every connection that there is: of the endpoints nothing is known by that. */
+static void what_we_lack_is_no_verdict(void **state)
+{
+    struct farm f;
+    farm_init(&f, FARM_YAML("[0], connections: 64", TWO TCP_PROBES), 1, 1);
+    farm_run(&f, 100 * WORLD_MS);
+    for (unsigned i = 0; i < 80; i++)
+        world_connect(f.w, 80);
+    farm_run(&f, 8 * WORLD_S);
+    assert_int_equal(tcp_stats(f.w->cores[0]->tcp)->conns, 64);
+    assert_int_equal(farm_endpoint(&f, 0)->healthy, 1);
+    assert_int_equal(farm_endpoint(&f, 1)->healthy, 1);
+    world_free(f.w);
+}
+
 /* Jitter of 40 %: an interval has 0.8 to 1.2 s, and a first probe comes in the first 0.4 s. */
 static void jitter_keeps_probes_out_of_step(void **state)
 {
@@ -471,6 +486,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tcp_probes_decide_by_thresholds),
         cmocka_unit_test(the_first_probe_decides_at_once),
+        cmocka_unit_test(what_we_lack_is_no_verdict),
         cmocka_unit_test(jitter_keeps_probes_out_of_step),
         cmocka_unit_test(http_probes_look_at_the_answer),
         cmocka_unit_test(a_probe_asks_for_what_it_is_told),
