@@ -31,6 +31,8 @@ struct health {
     struct verdict_upstream *ups; /* by name */
     size_t nups;
     bool watching;      /* a core may have something to tell */
+    uint64_t due;       /* the next end of an ejection, or of a window that isn't gathered yet */
+    bool due_stale;     /* it has to be looked for */
     bool tallying;      /* the cores' tallies are being gathered */
     uint64_t tally_due; /* the latest end of that */
     struct link *links;
@@ -100,6 +102,7 @@ static void on_change(void *ctx, struct verdict_upstream *up, struct verdict_end
 {
     struct health *h = ctx;
 
+    h->due_stale = true;
     for (unsigned i = 0; i < h->o.cores.n; i++)
         h->links[i].untold = true;
     if (h->o.on_change)
@@ -161,6 +164,7 @@ int health_apply(struct health *h, const struct snapshot *s, uint64_t now)
     free_upstreams(h->ups, h->nups);
     h->ups = ups;
     h->nups = s->nupstreams;
+    h->due_stale = true;
     h->watching = false;
     for (size_t i = 0; i < h->nups; i++) {
         verdict_settle(&ups[i]);
@@ -230,6 +234,7 @@ static void take_in(struct health *h, uint64_t now)
 static void begin_tally(struct health *h, uint64_t now)
 {
     h->tallying = true;
+    h->due_stale = true;
     h->tally_due = now + TALLY_WAIT;
     for (unsigned i = 0; i < h->o.cores.n; i++)
         if (!h->links[i].tally.out && cores_is_running(&h->o.cores, i))
@@ -252,14 +257,14 @@ static bool is_window_over(const struct health *h, uint64_t now)
     return false;
 }
 
+/* When every core has told its part, or has had its time. */
 static void close_windows(struct health *h, uint64_t now)
 {
-    if (!h->tallying && is_window_over(h, now))
-        begin_tally(h, now);
     take_in(h, now);
     if (!h->tallying || !(has_all_tallies(h) || now >= h->tally_due))
         return;
     h->tallying = false;
+    h->due_stale = true;
     for (size_t i = 0; i < h->nups; i++)
         if (h->ups[i].has_outlier && now >= h->ups[i].window_end)
             verdict_window(&h->ups[i], now);
@@ -321,29 +326,49 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t next_due(const struct health *h, uint64_t now)
+static void find_due(struct health *h)
 {
-    uint64_t next = h->tallying ? h->tally_due : UINT64_MAX;
-
+    if (!h->due_stale)
+        return;
+    h->due_stale = false;
+    h->due = UINT64_MAX;
     for (size_t i = 0; i < h->nups; i++) {
-        uint64_t due = verdict_next(&h->ups[i]);
-        /* The end of a window that is being waited for is no news. */
-        if (due > now || !h->tallying)
-            next = earlier(next, due);
+        const struct verdict_upstream *up = &h->ups[i];
+
+        h->due = earlier(h->due, verdict_next_return(up));
+        if (up->has_outlier && !h->tallying)
+            h->due = earlier(h->due, up->window_end);
     }
+}
+
+static uint64_t next_call(const struct health *h, uint64_t now)
+{
+    uint64_t next = h->tallying ? earlier(h->due, h->tally_due) : h->due;
+
     for (unsigned i = 0; i < h->o.cores.n; i++)
         if (h->links[i].untold && !h->links[i].update.out && cores_is_running(&h->o.cores, i))
             next = earlier(next, h->links[i].resend > now ? h->links[i].resend : now);
     return next;
 }
 
-uint64_t health_poll(struct health *h, uint64_t now)
+/* Ejections and windows that have ended. */
+static void on_due(struct health *h, uint64_t now)
 {
-    take_in(h, now);
     for (size_t i = 0; i < h->nups; i++)
         if (h->ups[i].has_outlier)
             verdict_expire(&h->ups[i], now);
+    if (!h->tallying && is_window_over(h, now))
+        begin_tally(h, now);
+}
+
+uint64_t health_poll(struct health *h, uint64_t now)
+{
+    take_in(h, now);
+    find_due(h);
+    if (now >= h->due)
+        on_due(h, now);
     close_windows(h, now);
     send_out(h, now);
-    return next_due(h, now);
+    find_due(h);
+    return next_call(h, now);
 }

@@ -314,11 +314,11 @@ void verdict_report(struct verdict_upstream *up, struct verdict_endpoint *ep,
         eject(up, ep, now, VERDICT_consecutive);
 }
 
-uint64_t verdict_next(const struct verdict_upstream *up)
+uint64_t verdict_next_return(const struct verdict_upstream *up)
 {
-    uint64_t next = up->has_outlier ? up->window_end : UINT64_MAX;
+    uint64_t next = UINT64_MAX;
 
-    for (size_t i = 0; i < up->nendpoints; i++)
+    for (size_t i = 0; i < up->nendpoints && up->has_outlier; i++)
         if (up->endpoints[i].flags & ENDPOINT_EJECTED && up->endpoints[i].ejected_until < next)
             next = up->endpoints[i].ejected_until;
     return next;

@@ -84,7 +84,7 @@ void verdict_window(struct verdict_upstream *up, uint64_t now);
 /* Brings back those whose ejection is over. */
 void verdict_expire(struct verdict_upstream *up, uint64_t now);
 
-/* When the next ejection or the window ends; UINT64_MAX: nothing is due. */
-uint64_t verdict_next(const struct verdict_upstream *up);
+/* When the next ejection ends; UINT64_MAX: there is none. */
+uint64_t verdict_next_return(const struct verdict_upstream *up);
 
 #endif

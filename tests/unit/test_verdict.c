@@ -353,7 +353,7 @@ static void verdicts_survive_a_reload_by_name(void **state)
     reload(&c);
     FLAGS(OUT, BAD, 0);
     assert_int_equal(c.up.window_end, window_end);
-    assert_int_equal(verdict_next(&c.up), window_end);
+    assert_int_equal(verdict_next_return(&c.up), START + 30 * S);
     probe(&c, 1, 1);
     FLAGS(OUT, BAD, 0); /* it has been tested */
     c.now = START + 30 * S;
@@ -376,7 +376,7 @@ static void verdicts_end_with_the_settings_behind_them(void **state)
     c.cfg.outlier = NULL;
     reload(&c);
     FLAGS(0, 0, 0, 0);
-    assert_int_equal(verdict_next(&c.up), UINT64_MAX);
+    assert_int_equal(verdict_next_return(&c.up), UINT64_MAX);
     court_close(&c);
 }
 
