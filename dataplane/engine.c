@@ -146,6 +146,16 @@ __attribute__((format(printf, 5, 6))) static void add_cost(struct engine_cost *c
     c->each = each;
 }
 
+/* Of all Maglev tables; the cores share them. */
+static uint64_t hash_places(const struct snapshot *s)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s->nupstreams; i++)
+        n += s->upstreams[i].hash.table ? s->upstreams[i].hash.size : 0;
+    return n;
+}
+
 unsigned engine_costs(const struct snapshot *s, struct engine_cost costs[ENGINE_MAX_COSTS])
 {
     unsigned n = 0, cores = s->runtime.ncores;
@@ -165,6 +175,9 @@ unsigned engine_costs(const struct snapshot *s, struct engine_cost costs[ENGINE_
              tcp_conn_size(), "runtime.connections");
     add_cost(&costs[n++], "access records", (uint64_t)s->log.access_buffer * cores,
              sizeof(struct access_record), "log.access_buffer");
+    if (hash_places(s))
+        add_cost(&costs[n++], "places in hash tables", hash_places(s), sizeof(uint16_t),
+                 "upstreams[].hash.table");
     return n;
 }
 

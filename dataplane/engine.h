@@ -64,7 +64,7 @@ struct engine_cost {
     char setting[64];     /* the key that changes it: "runtime.connections" */
     uint64_t count, each; /* bytes each */
 };
-#define ENGINE_MAX_COSTS 32
+#define ENGINE_MAX_COSTS 40 /* two a port, and some */
 
 /* Fills costs[0..return value). */
 unsigned engine_costs(const struct snapshot *s, struct engine_cost costs[ENGINE_MAX_COSTS]);
