@@ -351,6 +351,8 @@ static void join_queue(struct permits_acquire *a, struct task *t)
     counter_inc(&c->waits);
     if (c->nqueue_ == 1)
         begin_waiting(c);
+    else if (c->permits_->wanted_)
+        poke_all(c->permits_, joined_load(c->permits_)); /* one more has to be released */
 }
 
 /* First poll: takes what is free or joins the queue. */

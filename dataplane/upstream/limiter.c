@@ -9,11 +9,15 @@
 void limiter_connection_wanted(struct permits_core *c)
 {
     const struct limiter_side *side = c->user;
+    const struct permits *p = c->permits_;
     struct permits_stats st;
     if (!side || !side->close_idle)
         return;
-    permits_stats_get(c->permits_, &st);
-    side->close_idle(side->ctx, st.waiting ? st.waiting : 1);
+    permits_stats_get(p, &st);
+    /* Under a limit that was lowered nobody gets one before the excess is gone. */
+    uint32_t leased = permits_leased(p), limit = permits_limit(p);
+    uint32_t excess = leased > limit ? leased - limit : 0;
+    side->close_idle(side->ctx, excess + (st.waiting ? st.waiting : 1));
 }
 
 void limiter_side_join(struct limiter_side *side, struct shared_limits *shared, unsigned core,

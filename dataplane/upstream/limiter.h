@@ -5,7 +5,8 @@
  *
  * A request holds a permit of the upstream and one of its endpoint while an attempt is under way,
  * and gives both up in back-off. A connection, in use or idle, holds one of each for connections;
- * an idle one is closed when somebody waits for a connection.
+ * an idle one, or one that is being opened ahead of requests, is closed when somebody waits for a
+ * connection.
  *
  * The queue is bounded over all cores together and over all limits of one upstream. Within a core
  * the highest priority goes first, and in it the oldest. With `adaptive` order, a queue whose
@@ -34,7 +35,8 @@
 struct limiter_side {
     struct shared_limits *shared;
     struct permits_core *requests, *connections;
-    /* Someone waits for a connection permit: closes up to `n` idle connections. May be NULL. */
+    /* Someone waits for a connection permit: closes up to `n` connections that are idle or being
+     * opened ahead. May be NULL. */
     void (*close_idle)(void *ctx, uint32_t n);
     void *ctx;
 };

@@ -18,6 +18,7 @@ static bool is_used(const struct endpoint *ep)
 void pool_endpoint_init(struct endpoint *ep)
 {
     list_init(&ep->idle_);
+    list_init(&ep->opening_);
     list_init(&ep->waiters_);
     list_init(&ep->granted_list_);
     ep->place_ = BALANCE_NOWHERE;
@@ -176,6 +177,7 @@ static enum poll warming_poll(struct upconn *c)
         return POLL_READY;
     }
     sleep_cancel(&c->idle_);
+    list_remove(&c->node_);
     ep->warming_--;
     ep->warm_backoff_ = 0;
     become_idle(c);
@@ -204,6 +206,7 @@ static void upconn_drop(struct task *t)
     struct upstream *up = ep->upstream;
     switch ((enum upconn_state)c->state_) {
     case UPCONN_WARMING:
+        list_remove(&c->node_);
         ep->warming_--;
         break;
     case UPCONN_IDLE:
@@ -381,22 +384,30 @@ void pool_close_idle(struct endpoint *ep)
         task_abort(&container_of(n, struct upconn, node_)->task_);
 }
 
-static uint32_t close_oldest(struct endpoint *ep, uint32_t n)
+/* Of one list. */
+static uint32_t close_oldest(struct list_node *conns, uint32_t n)
 {
     struct list_node *last;
     uint32_t closed = 0;
-    for (; closed < n && (last = list_last(&ep->idle_)); closed++)
+    for (; closed < n && (last = list_last(conns)); closed++)
         task_abort(&container_of(last, struct upconn, node_)->task_);
+    return closed;
+}
+
+/* Those that nobody can use yet first. */
+static uint32_t close_unused(struct endpoint *ep, uint32_t n)
+{
+    ep->conns_++; /* keeps it to the end */
+    uint32_t closed = close_oldest(&ep->opening_, n);
+    closed += close_oldest(&ep->idle_, n - closed);
+    ep->conns_--;
+    endpoint_maybe_free(ep);
     return closed;
 }
 
 void pool_close_for_others(void *ctx, uint32_t n)
 {
-    struct endpoint *ep = ctx;
-    ep->conns_++; /* keeps it to the end */
-    close_oldest(ep, n);
-    ep->conns_--;
-    endpoint_maybe_free(ep);
+    close_unused(ctx, n);
 }
 
 void upstream_close_for_others(void *ctx, uint32_t n)
@@ -405,10 +416,7 @@ void upstream_close_for_others(void *ctx, uint32_t n)
     up->refs_++;
     list_for_each_safe(node, tmp, &up->endpoints_)
     {
-        struct endpoint *ep = container_of(node, struct endpoint, node_);
-        uint32_t some = ep->nidle_ < n ? ep->nidle_ : n;
-        pool_close_for_others(ep, some);
-        n -= some;
+        n -= close_unused(container_of(node, struct endpoint, node_), n);
     }
     upstream_put(up);
 }

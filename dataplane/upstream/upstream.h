@@ -90,6 +90,7 @@ struct endpoint {
     uint32_t nidle_;
     uint32_t granted_;         /* waiters that were told to go ahead */
     struct list_node idle_;    /* most recently used first */
+    struct list_node opening_; /* the warming_ ones */
     struct list_node waiters_; /* struct pool_wait, oldest first */
     struct list_node granted_list_;
     struct list_node warm_node_; /* upstreams.warm_: has fewer connections than pool.min */
@@ -112,7 +113,7 @@ void conn_permits_put(struct conn_permits *p);
 struct upconn {
     struct task task_;
     struct sleep idle_;
-    struct list_node node_; /* endpoint.idle_ */
+    struct list_node node_; /* endpoint.idle_ or opening_ */
     struct stream *stream;
     struct endpoint *endpoint;
     struct conn_permits permits_;

@@ -35,6 +35,7 @@ static bool warm_one(struct endpoint *ep, uint64_t now)
         pool_warm_failed(ep);
         return false;
     }
+    list_push_head(&ep->opening_, &c->node_);
     sleep_arm(&c->idle_, &c->task_, now + ep->upstream->connect_timeout);
     return true;
 }

@@ -108,6 +108,61 @@ static void an_idle_connection_gives_way_to_one_that_is_waited_for(void **state)
     world_free(w);
 }
 
+/* `n` requests at once, so that they leave as many idle connections behind. */
+static void leave_idle(struct world *w, unsigned n)
+{
+    struct peer *o[8], *c[8];
+    for (unsigned i = 0; i < n; i++) {
+        c[i] = world_connect(w, 80);
+        peer_say(c[i], GET);
+        o[i] = flow_origin(w);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        peer_say(o[i], OK2);
+        assert_int_equal(flow_status(c[i]), 200);
+    }
+    world_sleep(w, WORLD_MS);
+    assert_int_equal(world_status(w)->upstreams[0].idle, n);
+}
+
+#define CONNECTIONS(n)                                                                             \
+    FLOW_HEAD("[0]")                                                                               \
+    FLOW_LISTENERS("") FLOW_UPSTREAM "    limits: { connections: " #n ", queue_timeout: 2s }\n"
+
+/* Nobody gets a permit before what is over the lowered limit is gone. */
+static void idle_connections_over_a_lowered_limit_give_way_too(void **state)
+{
+    struct world *w = flow_start(CONNECTIONS(4));
+    leave_idle(w, 4);
+    world_reload(w, CONNECTIONS(1));
+    peer_say(world_connect(w, 81), "mine"); /* a tunnel takes none of the pool */
+    struct peer *o = world_accept_within(w, 10 * WORLD_MS);
+    assert_non_null(o);
+    peer_expect(o, "mine");
+    world_sleep(w, WORLD_MS);
+    assert_int_equal(world_status(w)->upstreams[0].idle, 0);
+    world_free(w);
+}
+
+/* The only permit is with a connection to where nobody answers, which no request asked for. */
+static void a_connection_that_is_opened_ahead_gives_way(void **state)
+{
+    struct world *w =
+        flow_start(FLOW_HEAD("[0]")
+                       FLOW_LISTENERS("") "upstreams:\n"
+                                          "  - name: app\n"
+                                          "    endpoints: [10.9.0.77:9000, 10.9.0.2:9000]\n"
+                                          "    timeouts: { connect: 30s, try: 500ms }\n"
+                                          "    pool: { min: 1 }\n"
+                                          "    limits: { connections: 1, queue_timeout: 10ms }\n");
+    struct peer *c = world_connect(w, 80);
+    world_sleep(w, WORLD_MS);
+    peer_say(c, GET);
+    peer_say(flow_origin(w), OK2);
+    assert_int_equal(flow_status(c), 200);
+    world_free(w);
+}
+
 static void an_endpoint_has_its_own_limit(void **state)
 {
     struct world *w = two_cores(LIMITED("{ endpoint_requests: 3, queue: 100 }"), 5);
@@ -168,6 +223,8 @@ int main(void)
         cmocka_unit_test(seven_at_once_ten_wait_the_rest_are_told),
         cmocka_unit_test(no_permit_is_lost_under_cancels_and_reloads),
         cmocka_unit_test(an_idle_connection_gives_way_to_one_that_is_waited_for),
+        cmocka_unit_test(idle_connections_over_a_lowered_limit_give_way_too),
+        cmocka_unit_test(a_connection_that_is_opened_ahead_gives_way),
         cmocka_unit_test(an_endpoint_has_its_own_limit),
         cmocka_unit_test(tunnels_wait_for_connections_too),
         cmocka_unit_test(higher_priority_goes_first),

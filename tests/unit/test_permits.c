@@ -507,6 +507,46 @@ static void what_is_held_without_need_is_asked_for(void **state)
     stop();
 }
 
+/* Gives back one of those it holds, for each that waits now. */
+struct hoard {
+    struct leased_permit idle[4];
+};
+
+static void on_wanted_by_some(struct permits_core *c)
+{
+    struct hoard *h = c->user;
+    struct permits_stats st;
+    permits_stats_get(c->permits_, &st);
+    for (unsigned i = 0; i < 4 && st.waiting > 0; i++) {
+        st.waiting -= leased_permit_is_held(&h->idle[i]);
+        leased_permit_put(&h->idle[i]);
+    }
+}
+
+/* Who begins to wait after the others were asked is asked for again. */
+static void everyone_who_waits_is_asked_for(void **state)
+{
+    (void)state;
+    struct hoard h = {0}, none = {0};
+    start(&(struct permits_opts){.limit = 4, .cores = 2, .queue = 16, .wanted = on_wanted_by_some});
+    cores[0].permits->user = &h;
+    cores[1].permits->user = &none;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(permits_try(cores[0].permits, &h.idle[i]), 0);
+    ask_by(0, 1, UINT64_MAX);
+    step(&cores[1]);
+    ask_by(1, 1, UINT64_MAX);
+    mailbox_drain(&cores[1].box, UINT_MAX);
+    step(&cores[0]); /* it gives one, and that is on its way */
+    sched_step(&cores[1].sched, now);
+    run();
+    assert_int_equal(clients[0].order, 1);
+    assert_int_equal(clients[1].order, 2);
+    for (unsigned i = 0; i < 4; i++)
+        leased_permit_put(&h.idle[i]);
+    stop();
+}
+
 /* Many cores in one thread, from a seed: what must hold after each event. */
 
 enum { EVENTS = 4000 };
@@ -655,6 +695,7 @@ int main(void)
         cmocka_unit_test(a_core_leaves_and_the_others_go_on),
         cmocka_unit_test(a_discipline_says_who_goes_next),
         cmocka_unit_test(what_is_held_without_need_is_asked_for),
+        cmocka_unit_test(everyone_who_waits_is_asked_for),
         cmocka_unit_test(many_cores_never_exceed_the_limit_and_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
