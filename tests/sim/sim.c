@@ -4,11 +4,12 @@
  *   sim [--seeds N] [--seed S] [--jobs J] [--verbose]
  *
  * Each seed draws its own impairments (up to 10 % each), core count, connections, requests, sizes,
- * balancer, pool and probes, which an origin answers as it likes. Checked: every byte stream equals
- * what was sent, every request gets its answer, nothing is stuck, nothing (connection, task, mbuf,
- * rope node) is left over; and after every step that pools keep their bounds, that no more
- * endpoints are ejected than may be, and that there is always one to go to. A failing seed is
- * printed with the last frames on the wire; `sim --seed S` replays it.
+ * balancer, pool and probes, which an origin answers as it likes, and policies (see policies.h)
+ * that reloads move. Checked: every byte stream equals what was sent, every request gets its
+ * answer, nothing is stuck, nothing (connection, task, mbuf, rope node, permit) is left over; and
+ * after every pass that limits and budgets hold, pools keep their bounds, no more endpoints are
+ * ejected than may be, and there is always one to go to. A failing seed is printed with the last
+ * frames on the wire; `sim --seed S` replays it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,9 +31,11 @@
 #include "runtime/rng.h"
 #include "tests/kit/eal.h"
 #include "tests/kit/world.h"
+#include "tests/sim/policies.h"
 
 #define MAX_CONNS  12
 #define TIME_LIMIT (3600 * WORLD_S)
+#define QUIET      (60 * WORLD_S) /* longer than any request of who went away */
 
 static const char sim_yaml_1[] = "version: 1\n"
                                  "runtime: { cores: [0] }\n";
@@ -47,14 +50,11 @@ static const char sim_yaml_rest[] =
     "    http:\n"
     "      timeouts: { header: 1h, idle: 1h, body: 1h }\n"
     "      limits: { body_size: unlimited }\n"
-    "      routes: [ { upstream: app } ]\n"
+    "      routes:\n" POLICIES_ROUTE "        - { upstream: app }\n"
     "  - name: raw\n"
     "    address: 10.9.0.1:81\n"
     "    tunnel: { upstream: raw, timeouts: { idle: 1h } }\n"
     "upstreams:\n"
-    "  - name: raw\n"
-    "    endpoints: [10.9.0.2:9001]\n"
-    "    timeouts: { connect: 5m, idle: 1h }\n"
     "  - name: app\n"
     "    endpoints:\n"
     "      - 10.9.0.2:9000\n"
@@ -90,6 +90,9 @@ struct sim {
     struct rng rng;
     unsigned ndialogs, done;
     struct dialog dialogs[MAX_CONNS];
+    unsigned cores;
+    char app[1024]; /* the part of the configuration that doesn't move */
+    struct policies *policies;
     bool failed;
     const char *why;
 };
@@ -352,6 +355,8 @@ static bool sim_is_done(void *ctx)
             continue;
         struct stream_info i;
         stream_get_info(o->stream, &i);
+        if (policies_serve(s->policies, o, i.local_port))
+            continue;
         if (i.local_port == 9001)
             echo(o);
         else
@@ -370,7 +375,10 @@ static bool sim_is_done(void *ctx)
         else
             check_answers(d);
     }
-    return s->failed || s->done == s->ndialogs;
+    policies_step(s->policies);
+    if (policies_wrong(s->policies))
+        sim_fail(s, policies_wrong(s->policies));
+    return s->failed || (s->done == s->ndialogs && policies_is_done(s->policies));
 }
 
 static void start_dialog(struct sim *s, struct dialog *d)
@@ -414,35 +422,58 @@ static struct wire_path draw_path(struct rng *r)
 }
 
 /* How the upstream is balanced, pooled and watched. */
-static void write_upstream(struct sim *s, char *yaml, size_t size)
+static void draw_upstream(struct sim *s)
 {
-    size_t len = strlen(yaml);
     unsigned min = rng_below(&s->rng, 3);
-    int n = snprintf(yaml + len, size - len,
+    int n = snprintf(s->app, sizeof(s->app),
                      "    balance: %s\n    panic: %u%%\n"
                      "    pool: { min: %u, max: %u, idle: %u, acquire_timeout: 5m%s%s }\n",
                      balancers[rng_below(&s->rng, 4)], 1 + rng_below(&s->rng, 100), min, POOL_MAX,
                      min + rng_below(&s->rng, 3), rng_below(&s->rng, 2) ? ", lifetime: 500ms" : "",
                      rng_below(&s->rng, 2) ? ", requests: 2" : "");
-    len += (size_t)n;
     if (rng_below(&s->rng, 4))
-        snprintf(yaml + len, size - len,
+        snprintf(s->app + n, sizeof(s->app) - (size_t)n,
                  "    health: { interval: 500ms, timeout: 400ms, healthy: 1, unhealthy: 1%s }\n"
                  "    outlier: { consecutive: 1, error_rate: off, latency: 110%%, requests: 1, "
                  "window: 300ms, ejection: 700ms, max_ejected: 25%% }\n",
                  rng_below(&s->rng, 2) ? ", path: /" : "");
 }
 
+static const char *configuration(const struct sim *s)
+{
+    static char yaml[8192];
+    int n = snprintf(yaml, sizeof(yaml), "%s%s%s", s->cores == 2 ? sim_yaml_2 : sim_yaml_1,
+                     sim_yaml_rest, s->app);
+    policies_yaml(s->policies, yaml + n, sizeof(yaml) - (size_t)n);
+    return yaml;
+}
+
+/* False: stuck. */
+static bool run_to_end(struct sim *s)
+{
+    uint64_t end = s->w->now + TIME_LIMIT;
+    while (s->w->now < end) {
+        bool reload;
+        uint64_t next = policies_turn(s->policies, &reload);
+        if (reload) {
+            world_publish(s->w, configuration(s));
+            policies_published(s->policies);
+        }
+        if (world_run(s->w, sim_is_done, s, next))
+            return true;
+    }
+    return false;
+}
+
 /* A process of its own for each seed would cost an EAL start each: a failure ends this one. */
 static void run_seed(uint64_t seed, bool verbose)
 {
     struct sim *s = calloc(1, sizeof(*s));
-    char yaml[4096];
     s->rng.state = seed * 0x9e3779b97f4a7c15ull;
-    unsigned cores = 1 + rng_below(&s->rng, 2);
-    snprintf(yaml, sizeof(yaml), "%s%s", cores == 2 ? sim_yaml_2 : sim_yaml_1, sim_yaml_rest);
-    write_upstream(s, yaml, sizeof(yaml));
-    struct world_opts o = {.yaml = yaml,
+    unsigned cores = s->cores = 1 + rng_below(&s->rng, 2);
+    draw_upstream(s);
+    s->policies = policies_new(seed);
+    struct world_opts o = {.yaml = configuration(s),
                            .seed = seed,
                            .cores = cores,
                            .path = draw_path(&s->rng),
@@ -455,18 +486,28 @@ static void run_seed(uint64_t seed, bool verbose)
     s->ndialogs = 1 + rng_below(&s->rng, MAX_CONNS);
     for (unsigned i = 0; i < s->ndialogs; i++)
         start_dialog(s, &s->dialogs[i]);
-    bool done = world_run(s->w, sim_is_done, s, TIME_LIMIT);
-    if (!done)
+    policies_start(s->policies, s->w);
+    if (!run_to_end(s))
         sim_fail(s, "stuck: an hour went by");
+    if (!s->failed) {
+        world_sleep(s->w, QUIET);
+        policies_end(s->policies);
+        if (policies_wrong(s->policies))
+            sim_fail(s, policies_wrong(s->policies));
+    }
     if (s->failed) {
         world_dump(s->w);
         fprintf(stderr, "seed %" PRIu64 ": %s\n", seed, s->why);
         exit(1);
     }
-    if (verbose)
-        printf("seed %" PRIu64 ": %u connections, %u cores, %.3f virtual seconds\n", seed,
-               s->ndialogs, cores, (double)(s->w->now - 1234567891ull) / 1e9);
+    if (verbose) {
+        char text[256];
+        policies_tell(s->policies, text, sizeof(text));
+        printf("seed %" PRIu64 ": %u connections, %u cores, %.3f virtual seconds; %s\n", seed,
+               s->ndialogs, cores, (double)(s->w->now - 1234567891ull) / 1e9, text);
+    }
     world_free(s->w);
+    policies_free(s->policies);
     free(s);
 }
 
