@@ -3,6 +3,7 @@
 #include <string.h>
 #include "config/reference.h"
 #include "config/schema.h"
+#include "config/template.h"
 #include "config/units.h"
 
 static const char intro[] =
@@ -28,9 +29,11 @@ static const char intro[] =
     "| duration | a whole number and `ns`, `us`, `ms`, `s`, `m` or `h`: `200ms`, `1s`, `2m` |\n"
     "| size | a whole number and `B`, `KiB`, `MiB` or `GiB`: `512B`, `64KiB`, `2GiB` |\n"
     "| percentage | a whole number and `%`: `20%` |\n"
+    "| rate | a whole number and `/s`, `/m` or `/h`: `100/s`, `30/m` |\n"
     "| name | a letter, then letters, digits, `.`, `_`, `-`; at most 63 |\n"
     "| address | IPv4: `10.77.0.1/24`, `10.77.0.1:8080`, `*:8080`; no IPv6 and no host names yet "
     "|\n"
+    "| network | `10.0.0.0/8`, `0.0.0.0/0`, or one address: `10.1.2.3` |\n"
     "\n"
     "## Changes while it runs\n"
     "\n"
@@ -43,6 +46,30 @@ static const char intro[] =
     "no\n"
     "running port has waits for a restart. How to reload, compare and go back: see\n"
     "[deploy.md](deploy.md#changing-the-configuration).\n";
+
+static const char variables_intro[] =
+    "\n"
+    "## Variables\n"
+    "\n"
+    "Values of header fields and redirects are templates: `${name}` stands for what the table "
+    "says.\n"
+    "`$$` is a dollar sign. A template has at most 8 of them.\n"
+    "\n"
+    "| variable | stands for | in requests | in answers | in redirects |\n"
+    "|---|---|---|---|---|\n";
+
+static void put_variables(FILE *f)
+{
+    fputs(variables_intro, f);
+    for (unsigned v = 1; v < CONFIG_VARIABLES; v++) {
+        enum template_where where = template_variable_where(v);
+
+        fprintf(f, "| `${%s}` | %s |", template_variable_name(v), template_variable_doc(v));
+        fputs(where & TEMPLATE_REQUEST ? " yes |" : " |", f);
+        fputs(where & TEMPLATE_RESPONSE ? " yes |" : " |", f);
+        fputs(where & TEMPLATE_LOCATION ? " yes |\n" : " |\n", f);
+    }
+}
 
 /* In a table's cell. */
 static void put_cell(FILE *f, const char *text)
@@ -153,6 +180,7 @@ static void put_group(FILE *f, const struct config_group *g, const char *path)
 int config_docs_markdown(FILE *f)
 {
     fputs(intro, f);
+    put_variables(f);
     put_group(f, &config_root, "");
     return fflush(f) ? -errno : 0;
 }

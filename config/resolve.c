@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include "config/finish_duties.h"
 #include "config/maglev.h"
 #include "config/resolve.h"
 
@@ -41,7 +42,8 @@ static void each_of(const struct config_listener *list, size_t n, void *context,
         if (l->tunnel)
             each(context, &l->tunnel->upstream);
         for (size_t j = 0; l->http && j < l->http->nroutes; j++)
-            each(context, &l->http->routes[j].upstream);
+            if (l->http->routes[j].upstream)
+                each(context, &l->http->routes[j].upstream);
     }
 }
 
@@ -95,6 +97,7 @@ bool config_finish(struct snapshot *s)
         if (http)
             qsort(http->routes, http->nroutes, sizeof(http->routes[0]), by_precedence);
     }
+    whole &= finish_duties(s);
     for (size_t i = 0; i < s->nupstreams; i++)
         whole &= finish_upstream(&s->upstreams[i], s->arena_);
     return whole;

@@ -1,5 +1,6 @@
 #include <string.h>
 #include "config/schema.h"
+#include "config/schema_duties.h"
 #include "config/schema_terms.h"
 #include "config/snapshot.h"
 
@@ -50,6 +51,11 @@ static const struct config_key runtime_keys[] = {
     {"send_buffer", CONFIG_VALUE, &config_size, FIELD(config_runtime, memory_snd_buf),
      .initial = "256KiB", .frozen = true, RANGE(16 * KIB, 64 * MIB),
      .doc = "What a TCP connection may hold of bytes that aren't acknowledged yet."},
+    {"tracked_clients", CONFIG_VALUE, &config_integer, FIELD(config_runtime, tracked_clients),
+     .initial = "16384", .frozen = true, RANGE(64, 67108864),
+     .doc = "Client addresses that limits per client can tell apart at once, over all cores; each "
+            "limit counts anew. 64 bytes each. When there are more, those nearest to their full "
+            "burst are forgotten."},
     END,
 };
 static const struct config_group runtime_group = {
@@ -121,17 +127,33 @@ static const struct config_group route_timeouts = {
 static const struct config_key route_keys[] = {
     {"match", CONFIG_GROUP, .group = &match_group,
      .doc = "Which requests take this route; absent: all of them."},
-    {"upstream", CONFIG_VALUE, &config_reference, FIELD(config_route, upstream), .required = true,
-     .example = "app", .doc = "Name of the upstream that answers."},
+    {"upstream", CONFIG_VALUE, &config_reference, FIELD(config_route, upstream), .example = "app",
+     .doc = "Name of the upstream that answers."},
+    {"redirect", CONFIG_OPTIONAL, .group = &config_redirect_group, FIELD(config_route, redirect),
+     .doc = "Sends the client elsewhere."},
     {"timeouts", CONFIG_GROUP, .group = &route_timeouts, .doc = "Times of this route."},
     {"priority", CONFIG_VALUE, &config_choice, FIELD(config_route, priority), .initial = "normal",
      .choices = priority_choices,
      .doc = "Who goes first when requests wait at the upstream's limits."},
+    {"access", CONFIG_OPTIONAL, .group = &config_route_access, FIELD(config_route, access),
+     .doc = "Which clients' requests are taken; absent: everybody's."},
+    {"maintenance", CONFIG_OPTIONAL, .group = &config_maintenance_group,
+     FIELD(config_route, maintenance), .doc = "Answers every request of this route at once."},
+    {"rate_limit", CONFIG_OPTIONAL, .group = &config_rate_limit, FIELD(config_route, rate_limit),
+     .doc = "How often one client address may ask by this route; its listener's limit holds, too."},
+    {"rewrite", CONFIG_OPTIONAL, .group = &config_rewrite_group, FIELD(config_route, rewrite),
+     .doc = "Path and host that the origin is asked for."},
+    {"headers", CONFIG_OPTIONAL, .group = &config_headers_group, FIELD(config_route, headers),
+     .doc = "Header fields that are changed."},
     END,
 };
-static const struct config_group route_group = {
-    "routes",      "Routes of an HTTP listener.", sizeof(struct config_route), route_keys, NULL,
-    route_identity};
+static const char *const route_ends[] = {"upstream", "redirect", NULL};
+static const struct config_group route_group = {"routes",
+                                                "Routes of an HTTP listener.",
+                                                sizeof(struct config_route),
+                                                route_keys,
+                                                route_ends,
+                                                route_identity};
 
 static const struct config_key http_timeout_keys[] = {
     {"header", CONFIG_VALUE, &config_duration, FIELD(config_http, header_timeout), .initial = "10s",
@@ -187,6 +209,20 @@ static const struct config_key http_keys[] = {
             "is."},
     {"access_log", CONFIG_VALUE, &config_boolean, FIELD(config_http, access_log), .initial = "true",
      .doc = "Whether requests are written to `log.access`."},
+    {"maintenance", CONFIG_OPTIONAL, .group = &config_maintenance_group,
+     FIELD(config_http, maintenance), .doc = "Answers every request of this listener at once."},
+    {"rate_limit", CONFIG_OPTIONAL, .group = &config_rate_limit, FIELD(config_http, rate_limit),
+     .doc = "How often one client address may ask here, whatever the route."},
+    {"headers", CONFIG_OPTIONAL, .group = &config_headers_group, FIELD(config_http, headers),
+     .doc = "Header fields that are changed, whatever the route."},
+    {"request_id", CONFIG_OPTIONAL, .group = &config_request_id_group,
+     FIELD(config_http, request_id), .doc = "Gives each request an id."},
+    {"traceparent", CONFIG_VALUE, &config_choice, FIELD(config_http, trace), .initial = "off",
+     .choices = config_trace_choices,
+     .doc = "W3C Trace Context. `off`: the field is passed on as it is. Else it is passed on with "
+            "a parent id of ours, and where there is none (or a bad one) a trace begins here, "
+            "which says of itself that it is `sampled` or `unsampled`. The trace id is in the "
+            "access log."},
     END,
 };
 static const struct config_group http_group = {
@@ -219,6 +255,8 @@ static const struct config_key listener_limit_keys[] = {
     {"connections", CONFIG_VALUE, &config_integer, FIELD(config_listener, connections),
      .initial = "10000", RANGE(1, 100000000),
      .doc = "Clients at once, over all cores; each core gets its share, at least one."},
+    {"per_client", CONFIG_GROUP, .group = &config_per_client, FIELD(config_listener, per_client),
+     .doc = "Limits of each client address."},
     END,
 };
 static const struct config_group listener_limits = {
@@ -232,6 +270,8 @@ static const struct config_key listener_keys[] = {
      .may_wait = true, .example = "10.77.0.1:8080",
      .doc = "One of the ports' addresses and a TCP port; `*:8080`: all of the ports' addresses. An "
             "address that no running port has waits for a restart."},
+    {"access", CONFIG_OPTIONAL, .group = &config_listener_access, FIELD(config_listener, access),
+     .doc = "Which clients may connect; absent: everybody."},
     {"limits", CONFIG_GROUP, .group = &listener_limits, .doc = "Limits of the listener."},
     {"http", CONFIG_OPTIONAL, .group = &http_group, FIELD(config_listener, http),
      .doc = "Makes it an HTTP/1.1 reverse proxy."},

@@ -95,6 +95,10 @@ void *config_child(const struct config_key *k, const void *base);
 const char *config_say(struct arena *a, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* What keeps a path that starts with "/" from being in its normal form (dataplane/http/
+ * normalize.h); NULL: it is in it. */
+const char *config_path_fault(const char *p, size_t len);
+
 /* Numbers of any width. */
 void config_store(void *field, size_t width, uint64_t value);
 uint64_t config_fetch(const void *field, size_t width);
@@ -107,5 +111,9 @@ extern const struct config_type config_name, config_text, config_phrase, config_
     config_field_name, config_device, config_path, config_probe_path, config_socket,
     config_reference, config_host_pattern, config_path_prefix, config_ip, config_cidr,
     config_endpoint, config_listen;
+/* What the edge's own duties need, types_duties.c. */
+extern const struct config_type config_network, config_rate, config_request_header,
+    config_response_header, config_request_value, config_response_value, config_location,
+    config_redirect_status, config_new_prefix, config_authority, config_body;
 
 #endif

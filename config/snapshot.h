@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "config/duties.h"
+
 #define CONFIG_MAX_CORES 64
 
 struct config_addr {
@@ -46,6 +48,7 @@ struct config_runtime {
     uint32_t connections;    /* TCP connections a core holds at the most */
     uint64_t memory_rcv_buf; /* TCP receive and send buffer a connection */
     uint64_t memory_snd_buf;
+    uint32_t tracked_clients; /* pairs of a client and a limit of its own, over all cores */
 };
 
 struct config_port {
@@ -77,9 +80,20 @@ struct config_route {
     const char *host; /* lower case; for a suffix without "*" but with the dot; NULL for any */
     const char *path_prefix; /* starts with "/" */
     size_t host_len, path_prefix_len;
-    const struct config_upstream *upstream;
-    uint64_t request_timeout; /* 0: the upstream's */
+    const struct config_upstream *upstream; /* NULL: a redirect */
+    uint64_t request_timeout;               /* 0: the upstream's */
     enum config_priority priority;
+    bool gated;    /* something may be answered before an exchange begins */
+    uint32_t edit; /* number of its changes to messages, from 1; 0: none. As its listener's, when it
+                      has none of its own */
+
+    /* NULL: nothing to do. */
+    struct config_access *access;
+    struct config_limit *rate_limit; /* of each client */
+    struct config_maintenance *maintenance;
+    struct config_redirect *redirect;
+    struct config_rewrite *rewrite;
+    struct config_headers *headers;
 };
 
 enum config_forwarded {
@@ -103,6 +117,15 @@ struct config_http {
     const char *via;             /* pseudonym in Via; NULL: no Via */
     const char *deadline_header; /* the client's own deadline, in ms; NULL: none is looked for */
     bool access_log;
+
+    /* NULL: nothing to do. */
+    struct config_limit *rate_limit; /* of each client, all routes together */
+    struct config_maintenance *maintenance;
+    struct config_headers *headers; /* before a route's */
+    struct config_request_id *request_id;
+    enum config_trace trace;
+    bool gated;    /* as config_route */
+    uint32_t edit; /* of routes without changes of their own */
 };
 
 struct config_tunnel {
@@ -116,6 +139,8 @@ struct config_listener {
     uint32_t connections;       /* at once, per listener over all cores: each core gets its share */
     struct config_http *http;   /* exactly one of the two */
     struct config_tunnel *tunnel;
+    struct config_access *access; /* NULL: everybody */
+    struct config_per_client per_client;
 };
 
 struct upstream_shared; /* dataplane/upstream/shared.h */
@@ -263,6 +288,7 @@ struct snapshot {
     struct config_admin admin;
     struct config_log log;
     struct config_drain drain;
+    uint32_t nedits; /* the highest number of changes to messages */
     void *arena_;
 };
 

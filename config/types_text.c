@@ -244,7 +244,7 @@ static void format_reference(const struct config_key *k, const void *field, FILE
     const struct config_upstream *u;
 
     memcpy(&u, field, sizeof(u));
-    fputs(u->name, f);
+    fputs(u ? u->name : "", f);
 }
 
 static bool copy_reference(void *field, struct arena *a)
@@ -252,7 +252,7 @@ static bool copy_reference(void *field, struct arena *a)
     const struct config_upstream *u;
 
     memcpy(&u, field, sizeof(u));
-    return !store_reference(a, u->name, strlen(u->name), field);
+    return !u || !store_reference(a, u->name, strlen(u->name), field);
 }
 
 const struct config_type config_reference = {.name = "upstream's name",
@@ -334,8 +334,8 @@ static int hex(char c)
 }
 
 /* The forms that dataplane/http/normalize.h never lets through to the routes: a prefix with one of
- * them would match nothing. NULL: the path is normal. */
-static const char *path_fault(const char *p, size_t len)
+ * them would match nothing. NULL: there is none. */
+static const char *byte_fault(const char *p, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = p[i];
@@ -376,6 +376,13 @@ static const char *segment_fault(const char *p, size_t len)
     return NULL;
 }
 
+const char *config_path_fault(const char *p, size_t len)
+{
+    const char *fault = byte_fault(p, len);
+
+    return fault ? fault : segment_fault(p, len);
+}
+
 static const char *parse_path_prefix(const struct config_key *k, const struct yaml_node *n,
                                      struct arena *a, void *route)
 {
@@ -384,9 +391,7 @@ static const char *parse_path_prefix(const struct config_key *k, const struct ya
 
     if (n->text[0] != '/' || n->len > PATH_MAX_LEN)
         return wrong(k, n, a);
-    fault = path_fault(n->text, n->len);
-    if (!fault)
-        fault = segment_fault(n->text, n->len);
+    fault = config_path_fault(n->text, n->len);
     if (fault)
         return config_say(a, "%s, found %s", fault, yaml_quote(a, n->text, n->len));
     r->path_prefix_len = n->len;

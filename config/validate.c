@@ -145,6 +145,7 @@ void config_validate(struct bind *b, struct snapshot *s, const struct config_hos
     validate_cores(&v, host);
     validate_ports(&v);
     validate_listeners(&v);
+    validate_duties(&v);
     validate_upstreams(&v);
     validate_admin(&v);
     r.index = upstream_index_make(s, b->scratch);

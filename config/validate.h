@@ -30,6 +30,7 @@ struct validate_item *validate_items(struct validate *v, size_t n);
 
 void validate_ports(struct validate *v);     /* validate_ports.c */
 void validate_listeners(struct validate *v); /* validate_listeners.c */
+void validate_duties(struct validate *v);    /* validate_duties.c */
 void validate_upstreams(struct validate *v); /* validate_upstreams.c */
 
 /* Is it an address of a port? */

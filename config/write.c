@@ -137,18 +137,35 @@ static int put_list(struct layout *l, const struct config_key *k, const void *ba
     return rc;
 }
 
+static void end_mapping(struct layout *l, const struct config_key *k, const char *text, size_t len)
+{
+    if (!len && k->kind == CONFIG_GROUP)
+        return;
+    begin_line(l, k->name);
+    fputs(len ? "\n" : " {}\n", l->f);
+    fwrite(text, 1, len, l->f);
+}
+
+/* Its keys come first: without any, the mapping is written otherwise, or not at all. */
 static int put_mapping(struct layout *l, const struct config_key *k, const void *base)
 {
     const void *child = config_child(k, base);
+    struct layout inner = {.depth = l->depth + 1};
+    char *text = NULL;
+    size_t len;
     int rc;
 
     if (!child)
         return 0;
-    begin_line(l, k->name);
-    fputc('\n', l->f);
-    l->depth++;
-    rc = put_group(l, k->group, child);
-    l->depth--;
+    inner.f = open_memstream(&text, &len);
+    if (!inner.f)
+        return -ENOMEM;
+    rc = put_group(&inner, k->group, child);
+    if (fclose(inner.f) && !rc)
+        rc = -ENOMEM;
+    if (!rc)
+        end_mapping(l, k, text, len);
+    free(text);
     return rc;
 }
 
