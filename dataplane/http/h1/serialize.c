@@ -1,5 +1,6 @@
 #include "dataplane/http/h1/serialize.h"
 
+#include "dataplane/http/chars.h"
 #include "dataplane/http/h1/writer.h"
 
 #define BIT(id) (UINT64_C(1) << HTTP_H_##id)
@@ -8,7 +9,8 @@
 struct copier {
     struct h1_writer w;
     const struct http_head *head;
-    uint64_t drop; /* known fields that go, bit per id */
+    const struct h1_changes *changes;
+    uint64_t drop; /* fields that go, bit per id; HTTP_H_OTHER's: those that `changes` names */
     uint32_t run;  /* first byte not copied yet */
 };
 
@@ -17,9 +19,34 @@ static void copy_up_to(struct copier *c, uint32_t off)
     h1_put(&c->w, c->head->base + c->run, off - c->run);
 }
 
+static __attribute__((noinline)) bool is_named(const struct copier *c, const struct http_header *f)
+{
+    const struct h1_changes *changes = c->changes;
+    for (uint32_t i = 0; i < changes->nnames; i++)
+        if (http_text_is(c->head->base + f->name_off, f->name_len, changes->names[i].text,
+                         changes->names[i].len))
+            return true;
+    return false;
+}
+
 static bool is_dropped(const struct copier *c, const struct http_header *f)
 {
-    return (f->flags & HTTP_HF_NOMINATED) || (c->drop >> f->id & 1);
+    if (f->flags & HTTP_HF_NOMINATED)
+        return true;
+    return (c->drop >> f->id & 1) && (f->id != HTTP_H_OTHER || is_named(c, f));
+}
+
+static struct copier copier(const struct http_head *head, uint64_t drop,
+                            const struct h1_changes *changes)
+{
+    return (struct copier){
+        .head = head, .changes = changes, .drop = drop | (changes ? changes->drop : 0)};
+}
+
+static void put_changes(struct copier *c)
+{
+    if (c->changes && c->changes->put)
+        c->changes->put(&c->w, c->changes->ctx);
 }
 
 static void put_field(struct copier *c, const struct http_header *f)
@@ -75,7 +102,7 @@ static void put_list_so_far(struct copier *c, const char *name, enum http_header
     }
 }
 
-static void put_via(struct copier *c, const char *pseudonym)
+static inline void put_via(struct copier *c, const char *pseudonym)
 {
     put_list_so_far(c, "Via: ", HTTP_H_VIA);
     if (c->head->version_minor == 0)
@@ -130,7 +157,7 @@ static uint64_t request_drops(const struct http_head *head, const struct h1_requ
     uint64_t drop = hop_fields;
     if (!is_length_kept(head, edit->framing, edit->content_length))
         drop |= BIT(CONTENT_LENGTH);
-    if (head->target_form == HTTP_TARGET_ABSOLUTE)
+    if (head->target_form == HTTP_TARGET_ABSOLUTE || (edit->changes && edit->changes->host))
         drop |= BIT(HOST);
     if (!head->expect_continue)
         drop |= BIT(EXPECT); /* from HTTP/1.0, where it means nothing (RFC 9110 §10.1.1) */
@@ -143,9 +170,33 @@ static uint64_t request_drops(const struct http_head *head, const struct h1_requ
     return drop;
 }
 
+static void put_query(struct copier *c)
+{
+    if (!c->head->has_query)
+        return;
+    H1_PUT(&c->w, "?");
+    put_span(c, c->head->query);
+}
+
+static void put_new_path(struct copier *c, const struct h1_path *path)
+{
+    h1_put(&c->w, path->piece[0], path->len[0]);
+    h1_put(&c->w, path->piece[1], path->len[1]);
+    put_query(c);
+}
+
+static const struct h1_path *new_path(const struct copier *c)
+{
+    return c->changes ? c->changes->path : NULL;
+}
+
 static void put_target(struct copier *c)
 {
     const struct http_head *head = c->head;
+    if (new_path(c)) {
+        put_new_path(c, new_path(c));
+        return;
+    }
     if (head->target_form != HTTP_TARGET_ABSOLUTE) {
         put_span(c, head->target);
         return;
@@ -157,17 +208,14 @@ static void put_target(struct copier *c)
         H1_PUT(&c->w, "*");
     else
         H1_PUT(&c->w, "/");
-    if (head->has_query) {
-        H1_PUT(&c->w, "?");
-        put_span(c, head->query);
-    }
+    put_query(c);
 }
 
 static void put_request_line(struct copier *c)
 {
     const struct http_head *head = c->head;
     /* As it came, and then it is a part of the first run. */
-    if (head->version_minor == 1 && head->target_form != HTTP_TARGET_ABSOLUTE)
+    if (head->version_minor == 1 && head->target_form != HTTP_TARGET_ABSOLUTE && !new_path(c))
         return;
     put_span(c, head->method_text);
     H1_PUT(&c->w, " ");
@@ -179,11 +227,12 @@ static void put_request_line(struct copier *c)
 static void put_host(struct copier *c, const struct h1_request_edit *edit)
 {
     const struct http_head *head = c->head;
-    bool is_absolute = head->target_form == HTTP_TARGET_ABSOLUTE;
-    if (!is_absolute && http_head_has(head, HTTP_H_HOST))
+    if (!(c->drop & BIT(HOST)) && http_head_has(head, HTTP_H_HOST))
         return;
     H1_PUT(&c->w, "Host: ");
-    if (is_absolute)
+    if (c->changes && c->changes->host)
+        h1_put_text(&c->w, c->changes->host);
+    else if (head->target_form == HTTP_TARGET_ABSOLUTE)
         put_span(c, head->authority);
     else if (edit->default_host)
         h1_put_text(&c->w, edit->default_host);
@@ -246,7 +295,7 @@ int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http
 {
     if (edit->deadline_name)
         drop_named(head, edit->deadline_name);
-    struct copier c = {.head = head, .drop = request_drops(head, edit)};
+    struct copier c = copier(head, request_drops(head, edit), edit->changes);
     h1_writer_begin(&c.w, pool);
     put_request_line(&c);
     copy_fields(&c);
@@ -265,6 +314,7 @@ int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http
         h1_put_text(&c.w, edit->deadline);
         H1_PUT(&c.w, "\r\n");
     }
+    put_changes(&c);
     put_request_connection(&c, edit);
     H1_PUT(&c.w, "\r\n");
     return h1_writer_commit(&c.w, out);
@@ -315,7 +365,7 @@ static uint64_t response_drops(const struct http_head *head, const struct h1_res
 int h1_write_response(struct rope_pool *pool, struct rope *out, const struct http_head *head,
                       const struct h1_response_edit *edit)
 {
-    struct copier c = {.head = head, .drop = response_drops(head, edit)};
+    struct copier c = copier(head, response_drops(head, edit), edit->changes);
     bool is_final = head->status >= 200;
     h1_writer_begin(&c.w, pool);
     put_status_line(&c);
@@ -329,6 +379,7 @@ int h1_write_response(struct rope_pool *pool, struct rope *out, const struct htt
     }
     if (edit->via)
         put_via(&c, edit->via);
+    put_changes(&c);
     if (is_final)
         put_response_connection(&c, edit);
     H1_PUT(&c.w, "\r\n");

@@ -15,18 +15,43 @@
 #include "dataplane/http/message.h"
 #include "dataplane/stream/rope.h"
 
+struct h1_writer; /* writer.h */
+
+/* A name in lower case. */
+struct h1_name {
+    const char *text;
+    uint32_t len;
+};
+
+struct h1_path {
+    const char *piece[2]; /* one after the other */
+    uint32_t len[2];
+};
+
+/* What the edge's configuration changes, beyond what the hop itself demands. */
+struct h1_changes {
+    uint64_t drop; /* fields that go: a bit for each known id; with HTTP_H_OTHER's, also `names` */
+    const struct h1_name *names;
+    uint32_t nnames;
+    const struct h1_path *path; /* a request's, in place of its own; NULL: that stays */
+    const char *host;           /* a request's, in place of its Host; NULL: that stays */
+    void (*put)(struct h1_writer *w, const void *ctx); /* writes further lines; NULL: none */
+    const void *ctx;
+};
+
 struct h1_request_edit {
     enum config_forwarded forwarded;
     const char
         *client_addr; /* as text, "192.0.2.1" or "2001:db8::1"; unused when forwarded is off */
-    const char *default_host;  /* Host for a request of HTTP/1.0 without one; NULL: empty */
-    const char *via;           /* pseudonym; NULL: no Via */
-    const char *deadline_name; /* replaces fields of that name; NULL: none is written */
-    const char *deadline;      /* its value */
-    bool https;                /* what the client spoke to us */
-    bool close;                /* this is the last request on the upstream connection */
-    enum http_framing framing; /* NONE, LENGTH or CHUNKED */
-    uint64_t content_length;   /* with LENGTH; LENGTH 0 writes "Content-Length: 0" */
+    const char *default_host;         /* Host for a request of HTTP/1.0 without one; NULL: empty */
+    const char *via;                  /* pseudonym; NULL: no Via */
+    const char *deadline_name;        /* replaces fields of that name; NULL: none is written */
+    const char *deadline;             /* its value */
+    bool https;                       /* what the client spoke to us */
+    bool close;                       /* this is the last request on the upstream connection */
+    enum http_framing framing;        /* NONE, LENGTH or CHUNKED */
+    uint64_t content_length;          /* with LENGTH; LENGTH 0 writes "Content-Length: 0" */
+    const struct h1_changes *changes; /* NULL: none */
 };
 
 struct h1_response_edit {
@@ -36,6 +61,7 @@ struct h1_response_edit {
     const char *date;          /* IMF-fixdate, for an answer without Date; NULL: none is added */
     enum http_framing framing; /* from h1_response_framing() */
     uint64_t content_length;
+    const struct h1_changes *changes; /* of final answers; NULL: none */
 };
 
 /* X-Forwarded-For and Forwarded are appended to what came, -Proto and -Host replaced. With an
