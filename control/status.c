@@ -192,14 +192,10 @@ void status_close(struct status *s)
 
 static void add_listener(struct listener_stats *sum, const struct listener_stats *l)
 {
-    sum->accepted += l->accepted;
-    sum->refused += l->refused;
-    sum->requests += l->requests;
-    sum->bytes_in += l->bytes_in;
-    sum->bytes_out += l->bytes_out;
+#define LISTENER_FIELD(group, name, member, kind, help) sum->member += l->member;
+#include "control/status_fields.def"
     for (unsigned i = 0; i < 6; i++)
         sum->status[i] += l->status[i];
-    sum->conns += l->conns;
 }
 
 /* One that drains may have a successor of its name. */
