@@ -184,6 +184,12 @@ static void line_lower(struct line *l, const char *s)
     }
 }
 
+static void line_trace(struct line *l, const struct access_record *r)
+{
+    for (size_t i = 0; i < sizeof(r->trace_id); i++)
+        line_fmt(l, "%02x", r->trace_id[i]);
+}
+
 static void line_json_str(struct line *l, const char *key, const char *s, size_t max)
 {
     line_fmt(l, ",\"%s\":\"", key);
@@ -224,7 +230,15 @@ static size_t access_json(struct line *l, const struct access_record *r, struct 
              r->upstream_ns / 1000);
     line_json_str(l, "upstream", r->upstream, sizeof(r->upstream));
     line_json_endpoint(l, "endpoint", r->upstream_addr, r->upstream_port);
-    line_fmt(l, ",\"attempts\":%u,\"reused\":%s}", r->attempts, r->reused ? "true" : "false");
+    line_fmt(l, ",\"attempts\":%u,\"reused\":%s", r->attempts, r->reused ? "true" : "false");
+    if (r->has_id)
+        line_json_str(l, "request_id", r->request_id, sizeof(r->request_id));
+    if (r->has_trace) {
+        line_str(l, ",\"trace_id\":\"");
+        line_trace(l, r);
+        line_str(l, "\"");
+    }
+    line_str(l, "}");
     return line_end(l);
 }
 
@@ -279,6 +293,14 @@ static size_t access_text(struct line *l, const struct access_record *r, struct 
     }
     line_fmt(l, " bytes_in=%lu duration_us=%lu upstream_us=%lu attempts=%u reused=%u", r->bytes_in,
              r->duration_ns / 1000, r->upstream_ns / 1000, r->attempts, r->reused);
+    if (r->has_id) {
+        line_str(l, " request_id=");
+        line_escaped(l, r->request_id, sizeof(r->request_id), CONFIG_LOG_TEXT);
+    }
+    if (r->has_trace) {
+        line_str(l, " trace_id=");
+        line_trace(l, r);
+    }
     return line_end(l);
 }
 

@@ -12,10 +12,17 @@
 #define MAX_CELLS 8u
 #define FIXED     offsetof(struct access_record, method)
 
-/* A packed record: its length, the fixed part, then each text as a length byte and its bytes. */
-#define TEXTS(X)       X(method) X(listener) X(upstream) X(host) X(target)
+#define TARGET_LEAST 128u
+
+/* A packed record: its length, the fixed part, the ids that there are, then each text; a text is a
+ * length byte and its bytes; of the target, what there is room for. */
+#define TEXTS(X)       X(method) X(listener) X(upstream) X(host)
 #define TEXT_MAX(name) +sizeof(((struct access_record *)0)->name)
-static_assert(sizeof(uint16_t) + FIXED + (0 TEXTS(TEXT_MAX)) < MAX_CELLS * CELL, "a record fits");
+static_assert(sizeof(uint16_t) + FIXED + ACCESS_TRACE_ID + ACCESS_REQUEST_ID + (0 TEXTS(TEXT_MAX)) +
+                      TARGET_LEAST <=
+                  MAX_CELLS * CELL,
+              "a record fits");
+static_assert(sizeof(((struct access_record *)0)->target) <= 256, "its length is a byte");
 
 /* Single producer, single consumer; positions count cells and wrap. `tail_` is written by the core
  * with release and read by the log thread with acquire: it publishes the cells. `head_` is written
@@ -74,14 +81,29 @@ static unsigned char *pack_text(unsigned char *to, const char *text)
     return to + 1 + n;
 }
 
+static unsigned char *pack_some(unsigned char *to, const char *text, size_t most)
+{
+    size_t n = strnlen(text, most);
+    *to = (unsigned char)n;
+    memcpy(to + 1, text, n);
+    return to + 1 + n;
+}
+
 static uint32_t pack(unsigned char *to, const struct access_record *record)
 {
     unsigned char *p = to + sizeof(uint16_t);
     memcpy(p, record, FIXED);
     p += FIXED;
+    if (record->has_id)
+        p = pack_text(p, record->request_id);
+    if (record->has_trace) {
+        memcpy(p, record->trace_id, ACCESS_TRACE_ID);
+        p += ACCESS_TRACE_ID;
+    }
 #define PACK(name) p = pack_text(p, record->name);
     TEXTS(PACK)
 #undef PACK
+    p = pack_some(p, record->target, (size_t)(to + MAX_CELLS * CELL - p) - 2);
     uint16_t len = (uint16_t)(p - to);
     memcpy(to, &len, sizeof(len));
     return len;
@@ -148,8 +170,15 @@ bool access_ring_take(struct access_ring *r, struct access_record *ret_record)
     copy_out(r, head, bytes, len);
     memcpy(ret_record, bytes + sizeof(len), FIXED);
     const unsigned char *p = bytes + sizeof(len) + FIXED;
+    if (ret_record->has_id)
+        p = unpack_text(p, ret_record->request_id);
+    if (ret_record->has_trace) {
+        memcpy(ret_record->trace_id, p, ACCESS_TRACE_ID);
+        p += ACCESS_TRACE_ID;
+    }
 #define UNPACK(name) p = unpack_text(p, ret_record->name);
     TEXTS(UNPACK)
+    UNPACK(target)
 #undef UNPACK
     assert(p == bytes + len);
     atomic_store_explicit(&r->head_, head + cells_of(len), memory_order_release);

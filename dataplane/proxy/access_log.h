@@ -22,6 +22,9 @@ const char *access_reason_name(enum access_reason r);
 /* In upper case, as in http/error.def. */
 const char *access_http_error_name(uint8_t error);
 
+#define ACCESS_REQUEST_ID 65 /* with its NUL: a longer one is no id */
+#define ACCESS_TRACE_ID   16
+
 struct access_record {
     uint64_t wall_ns;             /* CLOCK_REALTIME at the end of the exchange */
     uint64_t duration_ns;         /* first byte of the request's head to last byte handed to TCP */
@@ -33,15 +36,24 @@ struct access_record {
     uint8_t reason;                      /* enum access_reason */
     uint8_t http_error;                  /* enum http_error: the rule that a message broke; 0 */
     uint8_t attempts;
-    bool reused;           /* a pooled upstream connection served it */
-    uint8_t version_minor; /* HTTP/1.x */
+    bool reused;            /* a pooled upstream connection served it */
+    uint8_t version_minor;  /* HTTP/1.x */
+    bool has_id, has_trace; /* of the request: `request_id`, `trace_id` */
     /* Cut at their size, always NUL-terminated; bytes as received (may need escaping). */
     char method[16];
     char listener[32];
     char upstream[32];
     char host[80];
-    char target[256];
+    char request_id[ACCESS_REQUEST_ID]; /* whole; undefined without `has_id` */
+    uint8_t trace_id[ACCESS_TRACE_ID];
+    char target[256]; /* in the log perhaps shorter, when the others are long */
 };
+
+/* "": there is none. */
+static inline const char *access_record_id(const struct access_record *r)
+{
+    return r->has_id ? r->request_id : "";
+}
 
 struct access_ring;
 

@@ -30,7 +30,13 @@ static struct access_record random_record(uint64_t seed)
     fill_text(r.listener, sizeof(r.listener), &g);
     fill_text(r.upstream, sizeof(r.upstream), &g);
     fill_text(r.host, sizeof(r.host), &g);
+    r.has_id = rng_chance(&g, 500000);
+    if (r.has_id)
+        fill_text(r.request_id, sizeof(r.request_id), &g);
     fill_text(r.target, sizeof(r.target), &g);
+    r.has_trace = rng_chance(&g, 500000);
+    for (unsigned i = 0; i < sizeof(r.trace_id) && r.has_trace; i++)
+        r.trace_id[i] = (uint8_t)rng_below(&g, 256);
     return r;
 }
 
@@ -44,7 +50,15 @@ static void assert_same(const struct access_record *a, const struct access_recor
     assert_string_equal(a->listener, b->listener);
     assert_string_equal(a->upstream, b->upstream);
     assert_string_equal(a->host, b->host);
-    assert_string_equal(a->target, b->target);
+    if (b->has_id)
+        assert_string_equal(a->request_id, b->request_id);
+    if (b->has_trace)
+        assert_memory_equal(a->trace_id, b->trace_id, sizeof(a->trace_id));
+    /* What a target loses when everything is long is its end. */
+    size_t n = strlen(a->target);
+    if (n < 200)
+        assert_string_equal(a->target, b->target);
+    assert_memory_equal(a->target, b->target, n);
 }
 
 static void records_of_any_length_come_out_as_they_went_in(void **state)
@@ -84,10 +98,33 @@ static void a_full_ring_drops_and_counts(void **state)
     assert_in_range(held, 16, 128); /* the longest records fit as often as was asked for */
     assert_int_equal(access_ring_dropped(ring), 1);
     assert_true(access_ring_take(ring, &got));
-    assert_same(&r, &got);
+    assert_same(&got, &r);
+    assert_string_equal(got.target, r.target);
     assert_true(access_ring_put(ring, &r));
     assert_false(access_ring_put(ring, &r));
     assert_int_equal(access_ring_dropped(ring), 2);
+    access_ring_free(ring);
+}
+
+/* A request id is whole, whatever else is long. */
+static void the_target_gives_way(void **state)
+{
+    struct access_ring *ring = access_ring_new(16);
+    struct access_record r, got;
+    memset(&r, 0, sizeof(r));
+    memset(r.method, 'm', sizeof(r.method) - 1);
+    memset(r.listener, 'l', sizeof(r.listener) - 1);
+    memset(r.upstream, 'u', sizeof(r.upstream) - 1);
+    memset(r.host, 'h', sizeof(r.host) - 1);
+    memset(r.request_id, 'i', sizeof(r.request_id) - 1);
+    r.has_id = r.has_trace = true;
+    memset(r.target, 't', sizeof(r.target) - 1);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_true(access_ring_put(ring, &r));
+        assert_true(access_ring_take(ring, &got));
+        assert_same(&got, &r);
+        assert_in_range(strlen(got.target), 128, sizeof(r.target) - 2);
+    }
     access_ring_free(ring);
 }
 
@@ -96,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_of_any_length_come_out_as_they_went_in),
         cmocka_unit_test(a_full_ring_drops_and_counts),
+        cmocka_unit_test(the_target_gives_way),
     };
     return cmocka_run_group_tests_name("access_log", tests, NULL, NULL);
 }

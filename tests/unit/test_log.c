@@ -76,6 +76,26 @@ static void lines_look_as_documented(void **state)
              "\"endpoint\":\"10.77.0.9:9000\",\"attempts\":1,\"reused\":true}\n");
 }
 
+static void ids_are_told_where_there_are_some(void **state)
+{
+    static char buf[LOG_LINE_MAX];
+    struct log_clock clock = {0};
+    struct access_record a = a_record();
+
+    a.has_id = true;
+    strcpy(a.request_id, "req-1");
+    log_format_access(buf, &a, CONFIG_LOG_TEXT, &clock);
+    assert_non_null(strstr(buf, " reused=1 request_id=req-1\n"));
+    a.has_trace = true;
+    for (unsigned i = 0; i < sizeof(a.trace_id); i++)
+        a.trace_id[i] = (uint8_t)(i * 17);
+    log_format_access(buf, &a, CONFIG_LOG_TEXT, &clock);
+    assert_non_null(strstr(buf, " request_id=req-1 trace_id=00112233445566778899aabbccddeeff\n"));
+    log_format_access(buf, &a, CONFIG_LOG_JSON, &clock);
+    assert_non_null(strstr(buf, ",\"reused\":true,\"request_id\":\"req-1\",\"trace_id\":"
+                                "\"00112233445566778899aabbccddeeff\"}\n"));
+}
+
 static void what_was_not_there_shows_as_a_dash(void **state)
 {
     static char buf[LOG_LINE_MAX];
@@ -101,10 +121,12 @@ static void hostile_bytes_cannot_forge_anything(void **state)
 
     for (unsigned start = 1; start < 256; start++) {
         struct access_record a = a_record();
-        char *fields[] = {a.method, a.listener, a.upstream, a.host, a.target};
-        size_t sizes[] = {sizeof(a.method), sizeof(a.listener), sizeof(a.upstream), sizeof(a.host),
-                          sizeof(a.target)};
-        for (unsigned f = 0; f < 5; f++)
+        char *fields[] = {a.method, a.listener, a.upstream, a.host, a.target, a.request_id};
+        size_t sizes[] = {sizeof(a.method), sizeof(a.listener), sizeof(a.upstream),
+                          sizeof(a.host),   sizeof(a.target),   sizeof(a.request_id)};
+        a.has_id = a.has_trace = true;
+        memset(a.trace_id, (int)start, sizeof(a.trace_id));
+        for (unsigned f = 0; f < 6; f++)
             for (size_t i = 0; i < sizes[f]; i++)
                 fields[f][i] = (char)(1 + (start + i) % 255);
         for (int format = CONFIG_LOG_TEXT; format <= CONFIG_LOG_JSON; format++) {
@@ -116,7 +138,7 @@ static void hostile_bytes_cannot_forge_anything(void **state)
         }
         json_t *o = json_loads(buf, 0, NULL);
         assert_non_null(o);
-        assert_int_equal(json_object_size(o), 18);
+        assert_int_equal(json_object_size(o), 20);
         json_decref(o);
     }
     /* In text form a quote of the client's never ends a field. */
@@ -274,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_look_as_documented),
+        cmocka_unit_test(ids_are_told_where_there_are_some),
         cmocka_unit_test(what_was_not_there_shows_as_a_dash),
         cmocka_unit_test(hostile_bytes_cannot_forge_anything),
         cmocka_unit_test(every_line_is_written_or_counted),
