@@ -20,13 +20,14 @@ static void on_accept(void *ctx, struct stream *s)
 }
 
 /* Over the limit a SYN stays unanswered: the peer tries again, and finds room or gives up. */
-static bool may_accept(void *ctx)
+static enum tcp_welcome may_accept(void *ctx, uint32_t peer_addr)
 {
     struct listener *l = ctx;
+    (void)peer_addr;
     if (!l->proxy->draining && l->live < l->max)
-        return true;
+        return TCP_WELCOME_ACCEPT;
     l->count.refused++;
-    return false;
+    return TCP_WELCOME_IGNORE;
 }
 
 static bool is_at(const struct listener *l, const struct config_addr *a)

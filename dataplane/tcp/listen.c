@@ -191,12 +191,20 @@ static bool make_room(struct tcp *t, const struct tcp_listener *l)
     return false;
 }
 
+static enum tcp_welcome welcome_of(const struct tcp_listener *l, const struct segment *seg)
+{
+    return l->o.may_accept ? l->o.may_accept(l->o.ctx, seg->tuple.peer_addr) : TCP_WELCOME_ACCEPT;
+}
+
 enum tcp_drop listen_syn(struct tcp *t, const struct segment *seg, const uint32_t *above)
 {
     struct tcp_listener *l = listener_of(t, &seg->tuple);
     if (tcp_memory(t) != TCP_MEMORY_PLENTY)
         return TCP_DROP_no_memory;
-    if (l->o.may_accept && !l->o.may_accept(l->o.ctx))
+    enum tcp_welcome welcome = welcome_of(l, seg);
+    if (welcome == TCP_WELCOME_RESET)
+        tcp_reply_rst(t, seg);
+    if (welcome != TCP_WELCOME_ACCEPT)
         return TCP_DROP_listener_refused;
     if ((l->half_open >= l->o.backlog || t->half_open.count >= t->o.max_half_open) &&
         !make_room(t, l))

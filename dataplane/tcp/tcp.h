@@ -66,6 +66,12 @@ uint16_t tcp_owner(const struct tcp *t, uint32_t local_addr, uint16_t local_port
 
 struct tcp_listener;
 
+enum tcp_welcome {
+    TCP_WELCOME_ACCEPT,
+    TCP_WELCOME_IGNORE, /* nothing is sent: the peer tries again */
+    TCP_WELCOME_RESET,  /* RST: it knows at once */
+};
+
 struct tcp_listener_opts {
     uint32_t addr;    /* network order; 0 for every local address */
     uint16_t port;    /* host order */
@@ -73,8 +79,8 @@ struct tcp_listener_opts {
     /* A connection has completed its handshake. The callee owns the stream; it may close or abort
      * it at once. Called from packet input: do little, spawn a task. */
     void (*on_accept)(void *ctx, struct stream *s);
-    /* Asked before a SYN is answered: false sends nothing (the peer retries). May be NULL. */
-    bool (*may_accept)(void *ctx);
+    /* Asked before a SYN is answered; `peer_addr` in network order. May be NULL. */
+    enum tcp_welcome (*may_accept)(void *ctx, uint32_t peer_addr);
     void *ctx;
 };
 

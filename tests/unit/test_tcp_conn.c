@@ -379,11 +379,11 @@ static void a_listener_that_ends_drops_half_open_connections(void **state)
     pair_free(p);
 }
 
-static bool refuse_all(void *ctx)
+static enum tcp_welcome refuse_all(void *ctx, uint32_t peer_addr)
 {
     unsigned *asked = ctx;
     ++*asked;
-    return false;
+    return TCP_WELCOME_IGNORE;
 }
 
 static void a_listener_over_its_limit_leaves_syns_unanswered(void **state)
