@@ -63,43 +63,57 @@ const char *http_status_reason(int status)
     }
 }
 
-static void put_error_fields(struct h1_writer *w, int status)
+static void put_fields(struct h1_writer *w, const struct http_answer *a)
 {
     /* RFC 9110 §15.5.6 wants Allow with every 405. */
-    if (status == 405)
+    if (a->status == 405)
         H1_PUT(w, "Allow: GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS\r\n");
-    if (status == 503)
-        H1_PUT(w, "Retry-After: 1\r\n");
+    if (a->retry_after) {
+        H1_PUT(w, "Retry-After: ");
+        h1_put_number(w, a->retry_after);
+        H1_PUT(w, "\r\n");
+    }
+    if (a->date) {
+        H1_PUT(w, "Date: ");
+        h1_put_text(w, a->date);
+        H1_PUT(w, "\r\n");
+    }
+    if (a->put)
+        a->put(w, a->ctx);
+    if (!a->keep_alive)
+        H1_PUT(w, "Connection: close\r\n");
 }
 
-int http_error_response(struct rope_pool *pool, struct rope *out, int status, bool keep_alive,
-                        bool head_request, const char *date)
+static void put_body(struct h1_writer *w, const struct http_answer *a, const char *reason)
 {
-    const char *reason = http_status_reason(status);
+    if (a->body) {
+        h1_put_text(w, a->body);
+        return;
+    }
+    h1_put_number(w, (uint64_t)a->status);
+    H1_PUT(w, " ");
+    h1_put_text(w, reason);
+    H1_PUT(w, "\n");
+}
+
+int http_answer_write(struct rope_pool *pool, struct rope *out, const struct http_answer *a)
+{
+    const char *reason = http_status_reason(a->status);
     struct h1_writer w;
     h1_writer_begin(&w, pool);
     H1_PUT(&w, "HTTP/1.1 ");
-    h1_put_number(&w, (uint64_t)status);
+    h1_put_number(&w, (uint64_t)a->status);
     H1_PUT(&w, " ");
     h1_put_text(&w, reason);
-    H1_PUT(&w, "\r\nContent-Type: text/plain\r\nContent-Length: ");
-    h1_put_number(&w, strlen(reason) + 5);
-    H1_PUT(&w, "\r\n");
-    put_error_fields(&w, status);
-    if (date) {
-        H1_PUT(&w, "Date: ");
-        h1_put_text(&w, date);
-        H1_PUT(&w, "\r\n");
-    }
-    if (keep_alive)
-        H1_PUT(&w, "\r\n");
+    if (a->body)
+        H1_PUT(&w, "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: ");
     else
-        H1_PUT(&w, "Connection: close\r\n\r\n");
-    if (!head_request) {
-        h1_put_number(&w, (uint64_t)status);
-        H1_PUT(&w, " ");
-        h1_put_text(&w, reason);
-        H1_PUT(&w, "\n");
-    }
+        H1_PUT(&w, "\r\nContent-Type: text/plain\r\nContent-Length: ");
+    h1_put_number(&w, a->body ? strlen(a->body) : strlen(reason) + 5);
+    H1_PUT(&w, "\r\n");
+    put_fields(&w, a);
+    H1_PUT(&w, "\r\n");
+    if (!a->head_request)
+        put_body(&w, a, reason);
     return h1_writer_commit(&w, out);
 }

@@ -20,10 +20,22 @@ const char *http_date_get(struct http_date *d, uint64_t unix_seconds);
 /* "Not Found"; "" for a status without one. */
 const char *http_status_reason(int status);
 
-/* A whole small answer at the end of `out`: text/plain "404 Not Found\n". Without a body (but with
- * its Content-Length) for HEAD. 405 carries Allow, 503 Retry-After. `date` as in h1_response_edit;
- * `via` is not written: the proxy is the origin of this answer. -ENOMEM: `out` is as it was. */
-int http_error_response(struct rope_pool *pool, struct rope *out, int status, bool keep_alive,
-                        bool head_request, const char *date);
+struct h1_writer; /* h1/writer.h */
+
+/* An answer of the proxy's own. `via` is not written: the proxy is its origin. */
+struct http_answer {
+    int status;
+    bool keep_alive;
+    bool head_request;                                 /* no body, but its Content-Length */
+    uint32_t retry_after;                              /* s; 0: none is named */
+    const char *date;                                  /* as in h1_response_edit */
+    const char *body;                                  /* in UTF-8; NULL: "404 Not Found\n" */
+    void (*put)(struct h1_writer *w, const void *ctx); /* writes further lines; NULL: none */
+    const void *ctx;
+};
+
+/* The whole of it at the end of `out`, as text/plain; 405 carries Allow. -ENOMEM: `out` is as it
+ * was. */
+int http_answer_write(struct rope_pool *pool, struct rope *out, const struct http_answer *a);
 
 #endif

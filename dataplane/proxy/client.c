@@ -6,14 +6,13 @@
 #include "dataplane/proxy/exchange.h"
 #include "dataplane/route/match.h"
 
-void client_answer(struct client *c, int status, bool head_request, bool keep_alive)
+void client_answer(struct client *c, struct http_answer *a)
 {
     struct proxy *p = client_proxy(c);
-    keep_alive = keep_alive && !client_is_last(c);
+    a->keep_alive = a->keep_alive && !client_is_last(c);
+    a->date = proxy_date(p);
     /* Without memory for an answer the connection is closed without one. */
-    if (http_error_response(p->ropes, &c->out, status, keep_alive, head_request, proxy_date(p)) < 0)
-        keep_alive = false;
-    c->keep_alive = keep_alive;
+    c->keep_alive = http_answer_write(p->ropes, &c->out, a) == 0 && a->keep_alive;
     c->state = CLIENT_FLUSH;
     c->flushed = client_now(c);
 }
@@ -65,9 +64,12 @@ static enum step refuse(struct client *c, const struct http_head *head, int stat
         record_request(&r, head);
     record_finish(&r, c, c->since, status, reason_of(status));
     rope_clear(client_proxy(c)->ropes, &c->out);
-    client_answer(c, status, head && head->method == HTTP_HEAD,
-                  parsed && head->keep_alive && head->version_minor > 0 &&
-                      head->framing == HTTP_BODY_NONE);
+    struct http_answer a = {.status = status,
+                            .keep_alive = parsed && head->keep_alive && head->version_minor > 0 &&
+                                          head->framing == HTTP_BODY_NONE,
+                            .head_request = head && head->method == HTTP_HEAD,
+                            .retry_after = client_retry_after(status)};
+    client_answer(c, &a);
     return STEP_AGAIN;
 }
 

@@ -148,9 +148,15 @@ void record_request(struct access_record *r, const struct http_head *head);
 void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
                    enum access_reason why);
 
-/* Puts an answer of our own into `out` and moves the client to CLIENT_FLUSH. `head`: method and
- * version as far as they are known, or NULL. */
-void client_answer(struct client *c, int status, bool head_request, bool keep_alive);
+/* What is short at the moment may be there in a second: of 503. */
+static inline uint32_t client_retry_after(int status)
+{
+    return status == 503;
+}
+
+/* Puts an answer of our own into `out` and moves the client to CLIENT_FLUSH. Fills in the date, and
+ * what the drain has to say about `keep_alive`. */
+void client_answer(struct client *c, struct http_answer *a);
 
 const char *proxy_date(struct proxy *p);
 

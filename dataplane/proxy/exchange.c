@@ -197,11 +197,13 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
         x->record.bytes_out = 0;
         rope_clear(client_proxy(c)->ropes, &c->out);
     }
-    bool keep = x->keep_alive && x->body.done && x->client_minor > 0;
-    bool head_request = x->head_request;
+    struct http_answer a = {.status = status,
+                            .keep_alive = x->keep_alive && x->body.done && x->client_minor > 0,
+                            .head_request = x->head_request,
+                            .retry_after = client_retry_after(status)};
     record_finish(&x->record, c, x->started, status, why);
+    client_answer(c, &a);
     exchange_free(x, LEAVE_BROKEN);
-    client_answer(c, status, head_request, keep);
     return STEP_AGAIN;
 }
 

@@ -127,6 +127,7 @@ static void without_patience_there_is_503_at_once(void **state)
     uint64_t start = w->now + 100000;
     peer_say(b, GET);
     expect_at(b, start, 1, 503);
+    assert_non_null(memmem(b->rx, b->rx_len, "\r\nRetry-After: 1\r\n", 18));
     world_free(w);
 }
 

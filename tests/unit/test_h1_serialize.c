@@ -260,8 +260,8 @@ static void test_a_long_head_takes_several_mbufs(void **state)
     text_free(&out);
 }
 
-static const int statuses[] = {400, 404, 405, 408, 413, 414, 417, 421,
-                               431, 500, 501, 502, 503, 504, 505};
+static const int statuses[] = {301, 302, 303, 307, 308, 400, 403, 404, 405, 408, 410, 413,
+                               414, 417, 421, 429, 431, 500, 501, 502, 503, 504, 505};
 
 static void test_our_own_answers_are_well_formed(void **state)
 {
@@ -271,9 +271,11 @@ static void test_our_own_answers_are_well_formed(void **state)
             struct text t = {0};
             struct h1_scan scan;
             h1_scan_init_response(&scan);
-            assert_int_equal(http_error_response(&w->pool, &w->out, statuses[i], !is_head, is_head,
-                                                 i % 2 ? date : NULL),
-                             0);
+            struct http_answer a = {.status = statuses[i],
+                                    .keep_alive = !is_head,
+                                    .head_request = is_head,
+                                    .date = i % 2 ? date : NULL};
+            assert_int_equal(http_answer_write(&w->pool, &w->out, &a), 0);
             text_add_rope(&t, &w->out);
             int end = h1_scan_head(&scan, t.buf, t.len, &limits);
             assert_true(end > 0);
@@ -294,9 +296,14 @@ static void test_our_own_answers_are_well_formed(void **state)
 static void test_one_answer_to_the_byte(void **state)
 {
     struct world *w = *state;
-    assert_int_equal(http_error_response(&w->pool, &w->out, 404, true, false, date), 0);
+    struct http_answer a = {.status = 404, .keep_alive = true, .date = date};
+    assert_int_equal(http_answer_write(&w->pool, &w->out, &a), 0);
     check_out(w, "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 14\r\n"
                  "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n404 Not Found\n");
+    a = (struct http_answer){.status = 503, .retry_after = 20, .body = "Soon"};
+    assert_int_equal(http_answer_write(&w->pool, &w->out, &a), 0);
+    check_out(w, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                 "Content-Length: 4\r\nRetry-After: 20\r\nConnection: close\r\n\r\nSoon");
 }
 
 static void test_dates(void **state)
