@@ -84,6 +84,14 @@ static void on_endpoint_news(void *ctx)
     c->news = true;
 }
 
+/* The secret is random, the seed and the index make it this core's. */
+static void make_key(const struct core_opts *o, uint8_t key[CSPRNG_KEY])
+{
+    uint64_t own[2] = {o->seed, o->index};
+    memcpy(key, o->shared->secret, sizeof(o->shared->secret));
+    memcpy(key + sizeof(o->shared->secret), own, sizeof(own));
+}
+
 static int init_proxy(struct core *c, const struct core_opts *o, const struct snapshot *s)
 {
     c->log = access_ring_new(s->log.access_buffer);
@@ -95,6 +103,7 @@ static int init_proxy(struct core *c, const struct core_opts *o, const struct sn
         .ropes = &c->ropes,
         .log = c->log,
         .mailbox = &c->mailbox,
+        .limits = o->shared->limits,
         .seed = o->seed ^ 0x70726f7879,
         .core = o->index,
         .cores = o->shared->ncores,
@@ -102,6 +111,7 @@ static int init_proxy(struct core *c, const struct core_opts *o, const struct sn
         .on_report = on_endpoint_news,
         .ctx = c,
     };
+    make_key(o, po.key);
     c->proxy = proxy_new(&po);
     if (!c->proxy)
         return -ENOMEM;

@@ -24,6 +24,7 @@ struct core;
 struct sampler;
 struct stall_ring;
 struct access_ring; /* proxy/access_log.h */
+struct limit_table; /* route/limit.h */
 
 /* What the cores of one process share: built by control, read-only but for the atomics. */
 struct core_shared {
@@ -36,6 +37,7 @@ struct core_shared {
     struct rte_mempool *mbufs;
     struct sampler *sampler;             /* runtime/sampler.h; NULL: none watches */
     struct upstream_registry *upstreams; /* control's; core_prepare() makes it */
+    struct limit_table *limits;          /* of clients; NULL: none hold */
 };
 
 struct core_opts {

@@ -16,6 +16,9 @@ static void add_listener(void *ctx, const struct listener *l)
     to->draining = l->draining;
     to->accepted = l->count.accepted;
     to->refused = l->count.refused;
+    to->denied = l->count.denied;
+    to->limited = l->count.limited;
+    to->rate_limited = l->count.rate_limited;
     to->requests = l->count.requests;
     to->bytes_in = l->count.bytes_in;
     to->bytes_out = l->count.bytes_out;
@@ -129,6 +132,8 @@ void core_fill_status(struct core *c, struct core_status *st)
     st->mbufs_avail = rte_mempool_avail_count(c->shared->mbufs);
     st->mbufs_total = c->shared->mbufs->size;
     proxy_counters(c->proxy, &pc);
+    st->limits_forgotten = pc.limits_forgotten;
+    st->limits_untracked = pc.limits_untracked;
     st->clients = pc.clients;
     st->exchanges = pc.exchanges;
     st->tunnels = pc.tunnels;

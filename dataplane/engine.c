@@ -15,6 +15,7 @@
 
 #include "dataplane/port/eal.h"
 #include "dataplane/proxy/access_log.h"
+#include "dataplane/route/limit.h"
 #include "runtime/clock.h"
 #include "runtime/sampler.h"
 
@@ -178,6 +179,8 @@ unsigned engine_costs(const struct snapshot *s, struct engine_cost costs[ENGINE_
     if (hash_places(s))
         add_cost(&costs[n++], "places in hash tables", hash_places(s), sizeof(uint16_t),
                  "upstreams[].hash.table");
+    add_cost(&costs[n++], "clients with limits", s->runtime.tracked_clients, LIMIT_CLIENT_BYTES,
+             "runtime.tracked_clients");
     return n;
 }
 
@@ -253,6 +256,9 @@ static int make_cores(struct engine *e, struct snapshot *s, uint64_t seed, char 
     if ((!seed && random_bytes(&seed, sizeof(seed))) ||
         random_bytes(e->shared.secret, sizeof(e->shared.secret)))
         return set_error(err, err_len, -EIO, "the kernel gives no random numbers");
+    e->shared.limits = limit_table_new(s->runtime.tracked_clients, e->shared.secret);
+    if (!e->shared.limits)
+        return set_error(err, err_len, -ENOMEM, "not enough memory for runtime.tracked_clients");
     e->shared.cores = e->cores;
     e->shared.ncores = s->runtime.ncores;
     if (core_prepare(&e->shared, s) != 0)
@@ -405,6 +411,7 @@ int engine_stop(struct engine *e, unsigned timeout_ms)
         if (e->cores[i])
             core_free(e->cores[i]);
     core_shared_fini(&e->shared);
+    limit_table_free(e->shared.limits);
     while (e->nports > 0)
         port_close(e->ports[--e->nports]);
     rte_mempool_free(e->shared.mbufs);

@@ -43,6 +43,7 @@ struct listener_stats {
     struct config_addr address;
     bool draining; /* gone from the configuration, with connections left */
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t denied, limited, rate_limited;
     uint64_t status[6]; /* by class: [2] is 2xx */
     uint32_t conns;     /* now */
 };
@@ -95,6 +96,7 @@ struct core_status {
     struct tcp_stats tcp;
     uint64_t handoff_out, handoff_in, handoff_full;
     uint64_t access_log_dropped;
+    uint64_t limits_forgotten, limits_untracked; /* struct client_limits */
     uint32_t rope_nodes, mbufs_avail, mbufs_total;
     uint32_t clients, exchanges, tunnels; /* live objects of the proxy */
     struct listener_stats listeners[STATUS_MAX_LISTENERS];

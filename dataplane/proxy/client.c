@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dataplane/proxy/conn.h"
+#include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 #include "dataplane/route/match.h"
 
@@ -55,21 +56,68 @@ static enum access_reason reason_of(int status)
 }
 
 /* A request that can't become an exchange. */
-static enum step refuse(struct client *c, const struct http_head *head, int status)
+static enum step refuse_for(struct client *c, const struct http_head *head,
+                            const struct refusal *no)
 {
     struct access_record r;
     bool parsed = head && head->error == HTTP_ERR_NONE;
     record_init(&r, c);
     if (head)
         record_request(&r, head);
-    record_finish(&r, c, c->since, status, reason_of(status));
+    if (parsed)
+        ids_record(c, head, &r);
+    record_finish(&r, c, c->since, no->status, no->why);
     rope_clear(client_proxy(c)->ropes, &c->out);
-    struct http_answer a = {.status = status,
-                            .keep_alive = parsed && head->keep_alive && head->version_minor > 0 &&
-                                          head->framing == HTTP_BODY_NONE,
-                            .head_request = head && head->method == HTTP_HEAD,
-                            .retry_after = client_retry_after(status)};
-    client_answer(c, &a);
+    duties_answer(c, head,
+                  parsed && head->keep_alive && head->version_minor > 0 &&
+                      head->framing == HTTP_BODY_NONE,
+                  no, &r);
+    return STEP_AGAIN;
+}
+
+static enum step refuse(struct client *c, const struct http_head *head, int status)
+{
+    return refuse_for(c, head,
+                      &(struct refusal){.status = status,
+                                        .why = reason_of(status),
+                                        .retry_after = client_retry_after(status)});
+}
+
+static int route_request(struct client *c, const struct http_route_key *key,
+                         const struct config_route **ret_route)
+{
+    switch (route_match(client_http(c), key->host.name, key->host.len, key->path, key->path_len,
+                        ret_route)) {
+    case ROUTE_OK:
+        return 0;
+    case ROUTE_NO_PATH:
+        return 404;
+    case ROUTE_NO_HOST:
+        return 421;
+    }
+    return 500;
+}
+
+/* The request is in order: what the listener and the route say before an origin is asked. */
+static enum step begin(struct client *c, const struct exchange_request *r)
+{
+    const struct config_http *http = client_http(c);
+    struct exchange_request routed = *r;
+    struct refusal no;
+    int status;
+    if (http->gated && !duties_pass_listener(c, &no))
+        return refuse_for(c, r->head, &no);
+    status = route_request(c, r->key, &routed.route);
+    if (status)
+        return refuse(c, r->head, status);
+    if (routed.route->gated && !duties_pass_route(c, r->key, routed.route, &no))
+        return refuse_for(c, r->head, &no);
+    if (r->head->framing == HTTP_BODY_LENGTH && r->head->content_length > http->body_size)
+        return refuse(c, r->head, 413);
+    status = exchange_start(c, &routed);
+    if (status)
+        return refuse(c, r->head, -status);
+    c->state = CLIENT_EXCHANGE;
     return STEP_AGAIN;
 }
 
@@ -80,9 +128,7 @@ static enum step on_head(struct client *c, const char *base, uint32_t end)
     const struct config_http *http = client_http(c);
     struct h1_limits limits = {.head_size = http->header_size};
     struct http_head head = {0};
-    const struct config_route *route = NULL;
     struct http_route_key key;
-
     uint32_t start = c->head.scan.start;
     p->request_of = NULL;
     http_head_init(&head, p->fields, (uint16_t)http->header_count);
@@ -90,30 +136,13 @@ static enum step on_head(struct client *c, const char *base, uint32_t end)
     if (err)
         return refuse(c, &head, -err);
     err = http_normalize_request(&head, false, p->path, p->path_size, &key);
-    if (!err) {
-        switch (route_match(http, key.host.name, key.host.len, key.path, key.path_len, &route)) {
-        case ROUTE_OK:
-            break;
-        case ROUTE_NO_PATH:
-            err = -404;
-            break;
-        case ROUTE_NO_HOST:
-            err = -421;
-            break;
-        }
-    }
-    if (!err && head.framing == HTTP_BODY_LENGTH && head.content_length > http->body_size)
-        err = -413;
-    if (!err)
-        err = exchange_start(c, &(struct exchange_request){&head, &key, route, end});
-    if (err) {
-        enum step s = refuse(c, &head, -err);
+    enum step s =
+        err ? refuse(c, &head, -err) : begin(c, &(struct exchange_request){&head, &key, NULL, end});
+    if (!c->x) { /* nothing has taken it */
         rope_trim_head(p->ropes, &c->in, end);
         head_reader_reset(&c->head);
-        return s;
     }
-    c->state = CLIENT_EXCHANGE;
-    return STEP_AGAIN;
+    return s;
 }
 
 /* By way of a half-close: a request that comes at this moment must not turn the answer before it
@@ -266,14 +295,12 @@ static void client_drop(struct task *t)
 
 const struct task_kind client_kind = {"client", client_poll, client_drop, sizeof(struct client)};
 
-void client_start(struct listener *l, struct stream *s)
+bool client_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket)
 {
     struct client *c = slab_get_zeroed(&l->proxy->clients);
-    if (!c) {
-        l->count.refused++;
-        stream_abort(s);
-        return;
-    }
-    conn_init(&c->c, l, s, &client_kind);
+    if (!c)
+        return false;
+    conn_init(&c->c, l, s, &client_kind, ticket);
     start_head(c);
+    return true;
 }

@@ -10,7 +10,9 @@
 #include "dataplane/proxy/conn_table.h"
 #include "dataplane/proxy/head_reader.h"
 #include "dataplane/proxy/proxy.h"
+#include "dataplane/route/limit.h"
 #include "dataplane/upstream/upstream.h"
+#include "runtime/csprng.h"
 
 #define RELAY_BYTES     65536u        /* moved a step, and the most that stands between halves */
 #define LINGER_NS       2000000000ull /* wait for the client's FIN after ours */
@@ -22,6 +24,9 @@
 
 struct listener_counters {
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
+    uint64_t denied;       /* SYNs of clients that may not come in */
+    uint64_t limited;      /* connections over a limit of their client's */
+    uint64_t rate_limited; /* requests over one */
     uint64_t status[6];
 };
 
@@ -52,6 +57,10 @@ struct proxy {
     struct list_node *found; /* the listener that was looked up last, or NULL */
     struct conn_table conns;
     struct slab clients, exchanges, tunnels;
+    struct client_limits limits;
+    struct csprng random;
+    struct route_edit **edits, **next_edits; /* by their numbers in the snapshot, from 1 */
+    uint32_t nedits, next_nedits;
     struct http_header *fields; /* scratch of a parse: valid until the next one */
     uint16_t nfields;
     struct http_head request;          /* the parse that `fields` holds, if it is a request's */
@@ -66,6 +75,12 @@ struct proxy {
     struct timer drain_timer;
 };
 
+/* What a connection takes of its client's limit. */
+struct conn_ticket {
+    uint32_t id;   /* of the limit */
+    uint32_t addr; /* 0: nothing */
+};
+
 /* One downstream connection; its task drives it and all that hangs off it. */
 struct conn {
     struct task task;
@@ -75,6 +90,7 @@ struct conn {
     struct sleep timer; /* the nearest deadline */
     uint64_t accepted_at;
     uint32_t number; /* in proxy.conns */
+    struct conn_ticket ticket;
 };
 
 /* What a step of a state machine says to its loop. */
@@ -84,7 +100,8 @@ enum step {
     STEP_DONE,
 };
 
-void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind);
+void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind,
+               const struct conn_ticket *ticket);
 /* Unlinks; closes the stream in good order if it is still there. */
 void conn_fini(struct conn *c);
 
@@ -112,8 +129,9 @@ struct client {
 };
 
 extern const struct task_kind client_kind, tunnel_kind;
-void client_start(struct listener *l, struct stream *s);
-void tunnel_start(struct listener *l, struct stream *s);
+/* False: no memory, and the stream is as it was. */
+bool client_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket);
+bool tunnel_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket);
 size_t tunnel_size(void);
 /* Fills in what only the tunnel knows. */
 void tunnel_info(const struct conn *c, struct conn_info *to);
@@ -157,6 +175,9 @@ static inline uint32_t client_retry_after(int status)
 /* Puts an answer of our own into `out` and moves the client to CLIENT_FLUSH. Fills in the date, and
  * what the drain has to say about `keep_alive`. */
 void client_answer(struct client *c, struct http_answer *a);
+
+/* As text: room for 16. */
+void format_addr(char *to, uint32_t addr);
 
 const char *proxy_date(struct proxy *p);
 

@@ -6,6 +6,7 @@
 
 #include "dataplane/http/deadline.h"
 #include "dataplane/proxy/admit.h"
+#include "dataplane/proxy/duties.h"
 
 static struct proxy *proxy_of(const struct exchange *x)
 {
@@ -102,6 +103,10 @@ int exchange_start(struct client *c, const struct exchange_request *r)
                 strlen(x->upstream->name));
     c->c.task.label = x->upstream->name;
     c->x = x;
+    if (r->route->edit) {
+        x->edit = route_edit_get(p->edits[r->route->edit - 1]);
+        edit_begin(x, head);
+    }
     return 0;
 }
 
@@ -149,6 +154,8 @@ static void exchange_free(struct exchange *x, enum leave how)
     c->c.task.label = NULL;
     c->x = NULL;
     upstream_put(x->upstream);
+    if (x->edit)
+        route_edit_put(x->edit);
     slab_put(&p->exchanges, x);
 }
 
@@ -201,6 +208,7 @@ enum step exchange_fail(struct exchange *x, int status, enum access_reason why)
                             .keep_alive = x->keep_alive && x->body.done && x->client_minor > 0,
                             .head_request = x->head_request,
                             .retry_after = client_retry_after(status)};
+    edit_answer(x, &a);
     record_finish(&x->record, c, x->started, status, why);
     client_answer(c, &a);
     exchange_free(x, LEAVE_BROKEN);

@@ -10,7 +10,9 @@
 #ifndef MILLRACE_DATAPLANE_PROXY_EXCHANGE_H
 #define MILLRACE_DATAPLANE_PROXY_EXCHANGE_H
 
+#include "dataplane/http/trace.h"
 #include "dataplane/proxy/conn.h"
+#include "dataplane/route/edit.h"
 
 enum exchange_state {
     EXCHANGE_ADMIT,       /* waiting for a permit of the upstream */
@@ -36,6 +38,7 @@ struct exchange {
     struct conn_permits for_conn;   /* for a connection that will be opened */
     struct admission admission;     /* in ADMIT, PERMIT, CONN_PERMIT */
     struct permits_core *conn_from; /* in CONN_PERMIT */
+    struct route_edit *edit;        /* a reference; NULL: the route changes nothing */
     struct pool_wait wait;
     uint64_t hash; /* of what consistent hashing goes by */
     uint8_t state;
@@ -76,8 +79,11 @@ struct exchange {
     struct h1_body resp;
     bool resp_chunked;  /* how the client gets it */
     bool resp_reusable; /* the origin keeps the connection */
+    bool trace_begins;  /* with this request */
+    uint8_t trace_flags;
     uint16_t status;
     struct access_record record;
+    uint8_t trace_parent[HTTP_TRACE_PARENT]; /* of the record's trace, as the origin gets it */
 };
 
 /* A request that has been parsed and routed. */

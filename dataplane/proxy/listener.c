@@ -5,25 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dataplane/proxy/duties.h"
+#include "dataplane/route/access.h"
+
 static void on_accept(void *ctx, struct stream *s)
 {
     struct listener *l = ctx;
+    struct conn_ticket ticket;
     if (l->proxy->draining || l->live >= l->max) {
         l->count.refused++;
         stream_abort(s);
         return;
     }
-    if (l->cfg->http)
-        client_start(l, s);
-    else
-        tunnel_start(l, s);
+    if (!duties_enter(l, s, &ticket)) {
+        l->count.limited++;
+        stream_abort(s);
+        return;
+    }
+    if (l->cfg->http ? client_start(l, s, &ticket) : tunnel_start(l, s, &ticket))
+        return;
+    duties_leave(l, &ticket);
+    l->count.refused++;
+    stream_abort(s);
 }
 
 /* Over the limit a SYN stays unanswered: the peer tries again, and finds room or gives up. */
 static enum tcp_welcome may_accept(void *ctx, uint32_t peer_addr)
 {
     struct listener *l = ctx;
-    (void)peer_addr;
+    if (!access_allows(l->cfg->access, peer_addr)) {
+        l->count.denied++;
+        return l->cfg->access->refuse == CONFIG_REFUSE_SILENT ? TCP_WELCOME_IGNORE
+                                                              : TCP_WELCOME_RESET;
+    }
     if (!l->proxy->draining && l->live < l->max)
         return TCP_WELCOME_ACCEPT;
     l->count.refused++;

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "dataplane/proxy/conn.h"
+#include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 #include "dataplane/proxy/listener.h"
 
-void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind)
+void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind,
+               const struct conn_ticket *ticket)
 {
+    c->ticket = *ticket;
     c->listener = l;
     c->stream = s;
     list_push_tail(&l->conns, &c->node);
@@ -26,6 +29,7 @@ void conn_fini(struct conn *c)
     conn_table_take(&c->listener->proxy->conns, c->number);
     assert(c->listener->live > 0);
     c->listener->live--;
+    duties_leave(c->listener, &c->ticket);
     if (c->stream)
         stream_close(c->stream);
 }
@@ -42,6 +46,8 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     p->core = o->core;
     p->cores = o->cores;
     list_init(&p->listeners);
+    csprng_init(&p->random, o->key);
+    client_limits_init(&p->limits, o->limits, o->core);
     slab_init(&p->clients, sizeof(struct client), 0);
     slab_init(&p->exchanges, sizeof(struct exchange), 0);
     slab_init(&p->tunnels, tunnel_size(), 0);
@@ -78,6 +84,7 @@ void proxy_free(struct proxy *p)
     slab_fini(&p->exchanges);
     slab_fini(&p->tunnels);
     conn_table_fini(&p->conns);
+    edits_free(p);
     free(p->fields);
     free(p->path);
     free(p);
@@ -116,14 +123,20 @@ int proxy_apply(struct proxy *p, const struct snapshot *s)
 {
     int err = grow_scratch(p, s);
     if (!err)
+        err = edits_prepare(p, s);
+    if (!err)
         err = listeners_prepare(p, s);
-    if (err)
+    if (err) {
+        edits_rollback(p);
         return err;
+    }
     err = upstreams_apply(&p->upstreams, s);
     if (err) {
         listeners_rollback(p);
+        edits_rollback(p);
         return err;
     }
+    edits_commit(p);
     listeners_commit(p, s);
     p->snapshot = s;
     return 0;
@@ -171,6 +184,8 @@ void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters)
     ret_counters->clients = p->clients.in_use;
     ret_counters->exchanges = p->exchanges.in_use;
     ret_counters->tunnels = p->tunnels.in_use;
+    ret_counters->limits_forgotten = p->limits.forgotten;
+    ret_counters->limits_untracked = p->limits.untracked;
 }
 
 void proxy_each_listener(struct proxy *p, void (*visit)(void *ctx, const struct listener *l),

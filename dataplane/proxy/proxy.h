@@ -14,16 +14,20 @@
 #include "dataplane/proxy/conn_info.h"
 #include "dataplane/stream/rope.h"
 #include "dataplane/tcp/tcp.h"
+#include "runtime/csprng.h"
 #include "runtime/sched.h"
 
 struct proxy;
+struct limit_table; /* route/limit.h */
 
 struct proxy_opts {
     struct sched *sched;
     struct tcp *tcp;
     struct rope_pool *ropes;
     struct access_ring *log;
-    struct mailbox *mailbox; /* the core's */
+    struct mailbox *mailbox;    /* the core's */
+    struct limit_table *limits; /* shared by the cores; NULL: no limit per client holds */
+    uint8_t key[CSPRNG_KEY];    /* of the ids that requests get; different on each core */
     uint64_t seed;
     unsigned core, cores; /* a listener's connection limit is shared out over the cores */
     /* See struct upstreams_opts. */
@@ -58,6 +62,7 @@ void proxy_abort_all(struct proxy *p);
 
 struct proxy_counters {
     uint32_t clients, exchanges, tunnels; /* live */
+    uint64_t limits_forgotten, limits_untracked;
 };
 void proxy_counters(const struct proxy *p, struct proxy_counters *ret_counters);
 

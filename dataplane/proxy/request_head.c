@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dataplane/http/deadline.h"
+#include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 
 static struct proxy *proxy_of(const struct exchange *x)
@@ -42,7 +43,7 @@ void exchange_drop_head(struct exchange *x)
 }
 
 /* The parsed head: what exchange_start() left, or read anew. NULL: it doesn't parse any more. */
-static const struct http_head *request_head(struct exchange *x)
+static struct http_head *request_head(struct exchange *x)
 {
     struct proxy *p = proxy_of(x);
     struct http_head *head = &p->request;
@@ -59,7 +60,7 @@ static const struct http_head *request_head(struct exchange *x)
     return h1_parse_request(head_base(x), x->head_len, &limits, head) == 0 ? head : NULL;
 }
 
-static void format_addr(char *to, uint32_t addr)
+void format_addr(char *to, uint32_t addr)
 {
     const uint8_t *b = (const uint8_t *)&addr;
     for (unsigned i = 0; i < 4; i++) {
@@ -94,7 +95,7 @@ static void format_time_left(const struct exchange *x, char text[HTTP_DEADLINE_T
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
-    const struct http_head *head = request_head(x);
+    struct http_head *head = request_head(x);
     char addr[INET_ADDRSTRLEN], host[INET_ADDRSTRLEN + 6] = "";
     if (!head)
         return -EINVAL;
@@ -112,6 +113,12 @@ int exchange_write_head(struct exchange *x)
         edit.deadline_name = x->upstream->deadline_header;
         edit.deadline = left;
         format_time_left(x, left);
+    }
+    struct edit_work work;
+    if (x->edit) {
+        edit.changes = edit_request(x, head, &work);
+        if (!edit.changes)
+            return -EINVAL;
     }
     h1_request_framing(head, &edit);
     return h1_write_request(proxy_of(x)->ropes, &x->up, head, &edit);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <strings.h>
 
+#include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 
 #define KEEP_ALIVE_MAX_S     1000000u
@@ -117,6 +118,9 @@ static int final(struct exchange *x, const struct http_head *head)
         .via = client_http(c)->via,
         .date = proxy_date(p),
     };
+    struct edit_work work;
+    if (x->edit)
+        edit.changes = edit_response(x, &work);
     h1_response_framing(head, &edit);
     int err = h1_write_response(p->ropes, &c->out, head, &edit);
     if (err)

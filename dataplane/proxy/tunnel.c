@@ -316,21 +316,19 @@ size_t tunnel_size(void)
     return sizeof(struct tunnel);
 }
 
-void tunnel_start(struct listener *l, struct stream *s)
+bool tunnel_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket)
 {
     struct proxy *p = l->proxy;
     struct stream_info info;
     struct tunnel *t = slab_get_zeroed(&p->tunnels);
-    if (!t) {
-        l->count.refused++;
-        stream_abort(s);
-        return;
-    }
+    if (!t)
+        return false;
     t->upstream = upstream_get(&p->upstreams, p->snapshot, l->cfg->tunnel->upstream);
     t->upstream->count.requests++;
     l->count.requests++;
     stream_get_info(s, &info);
     t->hash = exchange_hash_source(info.peer_addr);
-    conn_init(&t->c, l, s, &tunnel_kind);
+    conn_init(&t->c, l, s, &tunnel_kind, ticket);
     t->c.task.label = t->upstream->name;
+    return true;
 }

@@ -22,6 +22,7 @@
 #include "dataplane/core_private.h"
 #include "dataplane/net/net.h"
 #include "dataplane/proxy/proxy.h"
+#include "dataplane/route/limit.h"
 #include "runtime/clock.h"
 #include "tests/kit/eal.h"
 
@@ -39,7 +40,8 @@ static void host_flush(struct netif *nif)
     rte_pktmbuf_free_bulk(nif->tx + sent, (unsigned)(n - sent));
 }
 
-static void host_init(struct host *h, struct world *w, unsigned end, const char *addr)
+static void host_init(struct host *h, struct world *w, unsigned end, const char *addr,
+                      const char *other)
 {
     struct port_info info;
     h->world = w;
@@ -52,10 +54,12 @@ static void host_init(struct host *h, struct world *w, unsigned end, const char 
     h->nif = (struct netif){.mac = info.mac,
                             .mtu = info.mtu,
                             .offloads = info.offloads,
-                            .naddrs = 1,
+                            .naddrs = other ? 2 : 1,
                             .flush = host_flush,
                             .flush_ctx = h};
     h->nif.addrs[0] = (struct netif_addr){inet_addr(addr), 24};
+    if (other)
+        h->nif.addrs[1] = (struct netif_addr){inet_addr(other), 24};
     struct net_opts no = {.sched = &h->sched, .mbufs = h->mbufs, .seed = w->seed + end};
     h->net = net_new(&no);
     struct tcp_opts to = {.sched = &h->sched,
@@ -220,8 +224,14 @@ static void on_accept(void *ctx, struct stream *s)
 
 struct peer *world_connect(struct world *w, uint16_t port)
 {
+    return world_connect_from(w, port, WORLD_CLIENT);
+}
+
+struct peer *world_connect_from(struct world *w, uint16_t port, const char *addr)
+{
     struct peer *p = peer_new(&w->client);
-    struct tcp_connect_opts o = {.dst = inet_addr(WORLD_PROXY), .dst_port = port, .task = &p->task};
+    struct tcp_connect_opts o = {
+        .dst = inet_addr(WORLD_PROXY), .dst_port = port, .src = inet_addr(addr), .task = &p->task};
     assert_int_equal(tcp_connect(w->client.tcp, &o, &p->stream), 0);
     stream_watch(p->stream, &p->task);
     stream_watch_write(p->stream, &p->task);
@@ -347,6 +357,8 @@ static void start_cores(struct world *w, const struct world_opts *o)
     w->shared.cores = w->core_table;
     w->shared.mbufs = w->pools[1];
     memcpy(w->shared.secret, "the proxy's key", 16);
+    w->shared.limits = limit_table_new(w->snapshot->runtime.tracked_clients, w->shared.secret);
+    assert_non_null(w->shared.limits);
     w->snapshot->version = 1;
     assert_int_equal(core_prepare(&w->shared, w->snapshot), 0);
     core_publish(&w->shared, w->snapshot);
@@ -423,8 +435,8 @@ struct world *world_new(const struct world_opts *o)
     assert_non_null(w->wire);
     w->snapshot = parse(o->yaml);
     w->shared.ncores = wo.queues; /* as many queues at every end */
-    host_init(&w->client, w, 0, WORLD_CLIENT);
-    host_init(&w->origin, w, 2, WORLD_ORIGIN);
+    host_init(&w->client, w, 0, WORLD_CLIENT, WORLD_OTHER);
+    host_init(&w->origin, w, 2, WORLD_ORIGIN, NULL);
     start_cores(w, o);
     if (!o->plain)
         start_health(w);
@@ -725,6 +737,8 @@ struct core_status *world_status(struct world *w)
         sum.sched.live += one.sched.live;
         for (unsigned k = 0; k < sum.nupstreams && k < one.nupstreams; k++)
             add_upstream(&sum.upstreams[k], &one.upstreams[k]);
+        sum.limits_forgotten += one.limits_forgotten;
+        sum.limits_untracked += one.limits_untracked;
     }
     return &sum;
 }
@@ -756,6 +770,7 @@ void world_free(struct world *w)
     for (unsigned i = 0; i < w->shared.ncores; i++)
         core_free(w->cores[i]);
     health_free(w->health);
+    limit_table_free(w->shared.limits);
     host_fini(&w->client);
     host_fini(&w->origin);
     wire_free(w->wire);

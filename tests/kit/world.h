@@ -1,7 +1,7 @@
 /* A small world on virtual time: a client host and an origin host with stacks of their own, and the
  * proxy's real cores between them, on one simulated wire. For tests/flow and tests/sim.
  *
- *   client 10.9.0.3   proxy 10.9.0.1   origin 10.9.0.2    (all /24, on one wire)
+ *   client 10.9.0.3, 10.9.0.4   proxy 10.9.0.1   origin 10.9.0.2    (all /24, on one wire)
  *
  * Nothing sleeps: world_run() jumps from one event to the next.
  */
@@ -21,6 +21,7 @@
 #include "runtime/sched.h"
 
 #define WORLD_CLIENT    "10.9.0.3"
+#define WORLD_OTHER     "10.9.0.4" /* of the client's host, too */
 #define WORLD_PROXY     "10.9.0.1"
 #define WORLD_ORIGIN    "10.9.0.2"
 #define WORLD_MS        1000000ull
@@ -129,6 +130,7 @@ void world_unlisten(struct world *w, uint16_t port);
 
 /* From the client's host to the proxy. */
 struct peer *world_connect(struct world *w, uint16_t port);
+struct peer *world_connect_from(struct world *w, uint16_t port, const char *addr);
 /* The next connection that the origin accepted, within 10 s; fails the test without one. */
 struct peer *world_accept(struct world *w);
 /* NULL when none comes within `ns`. */
