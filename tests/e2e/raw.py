@@ -25,10 +25,12 @@ class Answer:
 class Client:
     """One TCP connection."""
 
-    def __init__(self, host, port, timeout=10, rcvbuf=None):
+    def __init__(self, host, port, timeout=10, rcvbuf=None, source=None):
         self.sock = socket.socket()
         if rcvbuf:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+        if source:
+            self.sock.bind((source, 0))
         self.sock.settimeout(timeout)
         self.sock.connect((host, port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import cases
 import cases_bytes  # noqa: F401 the cases register themselves
+import cases_duties  # noqa: F401
 import cases_health  # noqa: F401
 import cases_http  # noqa: F401
 import cases_life  # noqa: F401
