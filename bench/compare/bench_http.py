@@ -2,11 +2,13 @@
 """Millrace, HAProxy and nginx side by side: peak rate, and CPU per request at one fixed rate.
 
     ./run bench http [--rounds N] [--seconds N] [--proxies a,b,c] [--poll adaptive|busy]
+                     [--other BINARY]
 
 Peak: wrk, 64 keep-alive connections, closed loop. CPU per request: an open loop at half of
 HAProxy's median peak; the proxy core's non-idle time (Millrace: its busy passes) plus the other
 core's softirq time beyond what a direct client-to-origin run at the same rate takes. The proxies
-take turns within each round. Into build/bench/http.json and http.svg.
+take turns within each round. The proxy `other` is another build of Millrace, for what a change has
+cost: --other BINARY --proxies millrace,other. Into build/bench/http.json and http.svg.
 """
 
 import argparse
@@ -23,10 +25,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import scene
 from proc import Folder, check, enter_own_network, sh
 from scene import (PROXY_CPU, REST_CPU, CpuTimes, Direct, HaproxyProxy, MillraceProxy, NginxProxy,
-                   Setting, median)
+                   OtherMillrace, Setting, median)
 
 CONNECTIONS = 64
-KINDS = {"millrace": MillraceProxy, "haproxy": HaproxyProxy, "nginx": NginxProxy, "direct": Direct}
+KINDS = {"millrace": MillraceProxy, "haproxy": HaproxyProxy, "nginx": NginxProxy, "direct": Direct,
+         "other": OtherMillrace}
 UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
 
@@ -95,6 +98,8 @@ def fixed(kind, folder, args, rate):
 
 
 def options(kind, args):
+    if kind is OtherMillrace:
+        return {"poll": args.poll, "binary": args.other}
     return {"poll": args.poll} if kind is MillraceProxy else {}
 
 
@@ -188,7 +193,10 @@ def parse():
     p.add_argument("--rate", type=float, default=0, help="fixed rate; default half HAProxy's peak")
     p.add_argument("--proxies", default="millrace,haproxy,nginx")
     p.add_argument("--poll", default="adaptive", choices=("adaptive", "busy"))
+    p.add_argument("--other", metavar="BINARY", help="the build that the proxy `other` runs")
     args = p.parse_args()
+    if ("other" in args.proxies.split(",")) != bool(args.other):
+        p.error("--other BINARY and --proxies ...,other come together")
     for name in args.proxies.split(","):
         if name not in KINDS:
             p.error(f"no proxy {name}")

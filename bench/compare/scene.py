@@ -131,10 +131,10 @@ class CpuTimes:
 class MillraceProxy:
     name = "millrace"
 
-    def __init__(self, folder, poll="adaptive", extra=""):
+    def __init__(self, folder, poll="adaptive", extra="", binary=BINARY):
         self.poll = poll
         config = write(folder, "millrace.yaml", fill(MILLRACE, folder, poll=poll, extra=extra))
-        self.process = Millrace(config, folder, cpus=str(REST_CPU))
+        self.process = Millrace(config, folder, cpus=str(REST_CPU), binary=binary)
         self.pid = self.process.pid
 
     def busy_seconds(self):
@@ -143,6 +143,12 @@ class MillraceProxy:
 
     def end(self):
         self.process.end(15)
+
+
+class OtherMillrace(MillraceProxy):
+    """Another build, beside the tree's own."""
+
+    name = "other"
 
 
 class Peer:
