@@ -54,7 +54,8 @@ static const struct config_key when_keys[] = {
     {"timeout", CLASS(CONFIG_RETRY_TIMEOUT), .initial = "true",
      .doc = "No response within `timeouts.try`."},
     {"429", CLASS(CONFIG_RETRY_429), .initial = "false",
-     .doc = "A 429 that says when to come back (Retry-After), if that is before the deadline."},
+     .doc = "A 429 that says when to come back (Retry-After: seconds, or a date beside its own "
+            "Date), if that is before the deadline."},
     {"502", CLASS(CONFIG_RETRY_502), .initial = "false", .doc = "A 502."},
     {"503", CLASS(CONFIG_RETRY_503), .initial = "false",
      .doc = "A 503; its Retry-After is heeded."},

@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <strings.h>
 
+#include "dataplane/http/date.h"
 #include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 
+#define RETRY_AFTER_MAX_S    (366 * 86400)
 #define KEEP_ALIVE_MAX_S     1000000u
 #define KEEP_ALIVE_MARGIN_NS 1000000000u
 
@@ -73,17 +75,34 @@ static uint64_t announced_time(const struct http_head *head)
     return ns < 2 * KEEP_ALIVE_MARGIN_NS ? ns / 2 : ns - KEEP_ALIVE_MARGIN_NS;
 }
 
-/* Seconds only: a date would need a clock that both sides agree on. */
+static bool field_date(const struct http_head *head, enum http_header_id id, int64_t *ret_s)
+{
+    const struct http_header *f = http_head_find(head, id);
+    return f && http_date_parse(head->base + f->value_off, f->value_len, ret_s);
+}
+
+/* A date is taken as so long after the answer's own: both are by the origin's clock. Years are
+ * beyond any deadline. */
+static uint64_t until_date(const struct http_head *head)
+{
+    int64_t at, now;
+    if (!field_date(head, HTTP_H_RETRY_AFTER, &at) || !field_date(head, HTTP_H_DATE, &now))
+        return 0;
+    int64_t s = at - now;
+    return s <= 0 ? 0 : (uint64_t)(s < RETRY_AFTER_MAX_S ? s : RETRY_AFTER_MAX_S) * 1000000000u;
+}
+
+/* RFC 9110 §10.2.3; 0: nothing is said, or nothing that can be read. */
 static uint64_t retry_after(const struct http_head *head)
 {
     const struct http_header *f = http_head_find(head, HTTP_H_RETRY_AFTER);
     const char *p = f ? head->base + f->value_off : NULL;
     uint64_t s = 0;
-    if (!f || f->value_len == 0 || f->value_len > 6)
+    if (!f || f->value_len == 0)
         return 0;
     for (unsigned i = 0; i < f->value_len; i++) {
-        if (p[i] < '0' || p[i] > '9')
-            return 0;
+        if (p[i] < '0' || p[i] > '9' || s > RETRY_AFTER_MAX_S)
+            return until_date(head);
         s = s * 10 + (uint64_t)(p[i] - '0');
     }
     return s * 1000000000u;

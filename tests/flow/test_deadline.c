@@ -1,12 +1,16 @@
 /* One deadline over all of a request, and retries that it and the budget bound. */
 #include "tests/flow/load.h"
 
-#define WITH(listener, upstream)                                                                   \
+#define WITH(listener, upstream) WITHIN("500ms", listener, upstream)
+#define LONG(upstream)           WITHIN("10s", "", upstream)
+
+#define WITHIN(time, listener, upstream)                                                           \
     FLOW_HEAD("[0]")                                                                               \
     "listeners:\n"                                                                                 \
     "  - name: web\n"                                                                              \
     "    address: 10.9.0.1:80\n"                                                                   \
-    "    http:\n" listener "      routes: [ { upstream: app, timeouts: { request: 500ms } } ]\n"   \
+    "    http:\n" listener "      routes: [ { upstream: app, timeouts: { request: " time           \
+    " } } ]\n"                                                                                     \
     "upstreams:\n"                                                                                 \
     "  - name: app\n"                                                                              \
     "    endpoints: [10.9.0.2:9000]\n" upstream
@@ -214,6 +218,50 @@ static void statuses_are_tried_again_as_configured(void **state)
     world_free(w);
 }
 
+/* Seconds or a date, which counts from the answer's own: the clock that is right is the origin's.
+ */
+static void another_attempt_waits_as_long_as_it_is_told(void **state)
+{
+    static const struct {
+        const char *fields;
+        uint64_t s; /* 0: it isn't tried again */
+    } cases[] = {
+        {"Retry-After: 2\r\n", 2},
+        {"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:40 GMT\r\n",
+         3},
+        {"Retry-After: Sunday, 06-Nov-94 08:50:01 GMT\r\nDate: Sun, 06 Nov 1994 08:50:00 GMT\r\n",
+         1},
+        {"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:30 GMT\r\n",
+         0},
+        {"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Mon, 06 Nov 1995 08:49:37 GMT\r\n",
+         0},
+        {"Retry-After: Sun, 06 Nov 1994 08:49:40 GMT\r\n", 0}, /* after when? */
+        {"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: soon\r\n", 0},
+        {"Retry-After: 99999999999999999999999999\r\n", 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char answer[256];
+        struct world *w =
+            start(LONG("    retries: { when: { 429: true }, backoff: { base: 1ms } }\n"));
+        struct peer *c = world_connect(w, 80);
+        snprintf(answer, sizeof(answer), "HTTP/1.1 429 Slow\r\n%sContent-Length: 0\r\n\r\n",
+                 cases[i].fields);
+        peer_say(c, GET);
+        struct peer *o = flow_origin(w);
+        uint64_t from = w->now;
+        peer_say(o, answer);
+        if (cases[i].s) {
+            o = world_accept_within(w, 5 * WORLD_S);
+            peer_expect_through(o, "\r\n\r\n");
+            assert_in_range(w->now - from, cases[i].s * WORLD_S,
+                            cases[i].s * WORLD_S + 5 * WORLD_MS);
+            peer_say(o, OK2);
+        }
+        assert_int_equal(flow_status(c), cases[i].s ? 200 : 429);
+        world_free(w);
+    }
+}
+
 static uint64_t two_ms(struct load *l)
 {
     return 2 * WORLD_MS;
@@ -259,6 +307,7 @@ int main(void)
         cmocka_unit_test(the_origin_is_told_the_time_left),
         cmocka_unit_test(a_try_has_a_time_of_its_own),
         cmocka_unit_test(statuses_are_tried_again_as_configured),
+        cmocka_unit_test(another_attempt_waits_as_long_as_it_is_told),
         cmocka_unit_test(a_storm_is_not_amplified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
