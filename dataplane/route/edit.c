@@ -200,7 +200,7 @@ static struct route_edit *build(const struct config_listener *l, const struct co
 {
     struct block b = {NULL, 0};
     lay_out(&b, l, r, s);
-    b.base = malloc(b.used);
+    b.base = calloc(1, b.used);
     if (!b.base)
         return NULL;
     b.used = 0;
