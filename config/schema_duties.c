@@ -183,7 +183,9 @@ const struct config_group config_headers_group = {
 static const struct config_key redirect_keys[] = {
     {"location", CONFIG_VALUE, &config_location, FIELD(config_redirect, location), .required = true,
      .example = "https://${host}${path}${query}",
-     .doc = "Where the client is sent; see [variables](#variables)."},
+     .doc =
+         "Where the client is sent; see [variables](#variables). What leads back to this route, or "
+         "leaves it to the client to which host, is refused."},
     {"status", CONFIG_VALUE, &config_redirect_status, FIELD(config_redirect, status),
      .initial = "308", RANGE(301, 308),
      .doc = "One of 301, 302, 303, 307 and 308. `301` and `302`: browsers turn POST into GET; "
