@@ -40,6 +40,7 @@ struct listener {
     bool draining;                     /* gone from the configuration: it ends with its last one */
     bool is_new, is_opened;            /* between listeners_prepare() and what follows it */
     const struct config_listener *cfg; /* of the snapshot in force */
+    uint8_t deadline_id;               /* enum http_header_id of cfg's deadline header */
     struct tcp_listener *tcp;          /* NULL: not open (any more) */
     uint32_t live;
     uint32_t max; /* this core's share of cfg->connections */

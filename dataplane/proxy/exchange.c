@@ -25,15 +25,15 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 typedef bool deadline_parse(const char *text, size_t len, uint64_t *ret_ns);
 
-/* The least of what the fields of that name say. */
-static uint64_t patience_by(const struct http_head *head, const char *name, deadline_parse *parse)
+/* The least of what the fields of that name, and number, say. */
+static uint64_t patience_by(const struct http_head *head, const char *name, enum http_header_id id,
+                            deadline_parse *parse)
 {
     uint64_t ns, least = NO_TIME;
-    size_t len = strlen(name);
-    enum http_header_id id = http_header_find_id(name, len);
     struct http_header *f = NULL;
     if (id != HTTP_H_OTHER && !http_head_has(head, id))
         return NO_TIME;
+    size_t len = strlen(name);
     while ((f = http_head_find_name(head, f, name, len))) {
         if (parse(head->base + f->value_off, f->value_len, &ns))
             least = earlier(least, ns);
@@ -45,11 +45,13 @@ static uint64_t patience_by(const struct http_head *head, const char *name, dead
 /* How long the client says it will wait; NO_TIME: it doesn't. */
 static uint64_t client_patience(const struct exchange *x, const struct http_head *head)
 {
-    const char *name = client_http(x->client)->deadline_header;
+    const struct listener *l = x->client->c.listener;
+    const char *name = l->cfg->http->deadline_header;
     if (!name)
         return NO_TIME;
-    return earlier(patience_by(head, name, http_deadline_parse_ms),
-                   patience_by(head, HTTP_GRPC_TIMEOUT, http_deadline_parse_grpc));
+    return earlier(
+        patience_by(head, name, (enum http_header_id)l->deadline_id, http_deadline_parse_ms),
+        patience_by(head, HTTP_GRPC_TIMEOUT, HTTP_H_GRPC_TIMEOUT, http_deadline_parse_grpc));
 }
 
 static uint64_t request_deadline(const struct exchange *x, const struct exchange_request *r)

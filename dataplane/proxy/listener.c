@@ -171,11 +171,19 @@ static uint32_t share(uint32_t limit, unsigned core, unsigned cores)
     return n ? n : 1;
 }
 
+static void set_config(struct listener *l, const struct config_listener *cfg)
+{
+    const char *deadline = cfg->http ? cfg->http->deadline_header : NULL;
+    l->cfg = cfg;
+    l->deadline_id =
+        deadline ? (uint8_t)http_header_find_id(deadline, strlen(deadline)) : HTTP_H_OTHER;
+}
+
 static void keep_open(struct proxy *p, const struct config_listener *cfg)
 {
     struct listener *l = find(p, cfg);
     assert(l);
-    l->cfg = cfg;
+    set_config(l, cfg);
     l->max = share(cfg->connections, p->core, p->cores);
     l->draining = false;
 }
@@ -191,7 +199,7 @@ static void keep_draining(struct proxy *p, const struct config_listener *cfg)
     struct listener *l = find(p, cfg);
     if (!l) /* it was never open on this core */
         return;
-    l->cfg = cfg;
+    set_config(l, cfg);
     if (!l->draining)
         wake_all(l);
     l->draining = true;
