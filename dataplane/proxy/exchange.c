@@ -331,15 +331,8 @@ static enum step transfer(struct exchange *x)
     return up == STEP_AGAIN ? STEP_AGAIN : exchange_wait(x);
 }
 
-enum step exchange_step(struct exchange *x)
+static enum step step_of_state(struct exchange *x)
 {
-    struct client *c = x->client;
-    if (client_is_gone(x))
-        return exchange_fail(x, 499, ACCESS_client_gone);
-    enum step s = check_time(x);
-    if (c->x != x || s == STEP_DONE)
-        return s;
-    stream_watch(c->c.stream, &c->c.task);
     switch ((enum exchange_state)x->state) {
     case EXCHANGE_ADMIT:
         return exchange_admit(x);
@@ -362,6 +355,25 @@ enum step exchange_step(struct exchange *x)
         return transfer(x);
     }
     return STEP_DONE;
+}
+
+/* From state to state as far as it goes: time and the client stand still within a pass, so neither
+ * is looked at again. */
+enum step exchange_step(struct exchange *x)
+{
+    struct client *c = x->client;
+    if (client_is_gone(x))
+        return exchange_fail(x, 499, ACCESS_client_gone);
+    enum step s = check_time(x);
+    if (c->x != x || s == STEP_DONE)
+        return s;
+    stream_watch(c->c.stream, &c->c.task);
+    uint8_t before;
+    do {
+        before = x->state;
+        s = step_of_state(x);
+    } while (s == STEP_AGAIN && c->x == x && x->state > before);
+    return s;
 }
 
 enum step exchange_complete(struct exchange *x)
