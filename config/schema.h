@@ -113,7 +113,7 @@ extern const struct config_type config_name, config_text, config_phrase, config_
     config_endpoint, config_listen;
 /* What the edge's own duties need, types_duties.c. */
 extern const struct config_type config_network, config_rate, config_request_header,
-    config_response_header, config_request_value, config_response_value, config_location,
-    config_redirect_status, config_new_prefix, config_authority, config_body;
+    config_response_header, config_id_header, config_request_value, config_response_value,
+    config_location, config_redirect_status, config_new_prefix, config_authority, config_body;
 
 #endif

@@ -234,7 +234,7 @@ const struct config_group config_maintenance_group = {
     NULL};
 
 static const struct config_key request_id_keys[] = {
-    {"header", CONFIG_VALUE, &config_request_header, FIELD(config_request_id, header),
+    {"header", CONFIG_VALUE, &config_id_header, FIELD(config_request_id, header),
      .initial = "X-Request-Id", .doc = "Which field carries it, to the origin and back."},
     {"trust", CONFIG_VALUES, &config_network, ELEMENTS(config_request_id, trust, ntrust),
      RANGE(1, 65536),

@@ -225,6 +225,15 @@ static const char *parse_response_header(const struct config_key *k, const struc
     return parse_header(k, n, a, field, false);
 }
 
+/* Of both. */
+static const char *parse_id_header(const struct config_key *k, const struct yaml_node *n,
+                                   struct arena *a, void *field)
+{
+    const char *fault = parse_header(k, n, a, field, true);
+
+    return fault ? fault : parse_header(k, n, a, field, false);
+}
+
 #define HEADER_TYPE                                                                                \
     .name = "header name", .plural = "header names",                                               \
     .expected = "a header's name: an HTTP token of at most 63 characters",                         \
@@ -232,6 +241,7 @@ static const char *parse_response_header(const struct config_key *k, const struc
 
 const struct config_type config_request_header = {HEADER_TYPE, .parse = parse_request_header};
 const struct config_type config_response_header = {HEADER_TYPE, .parse = parse_response_header};
+const struct config_type config_id_header = {HEADER_TYPE, .parse = parse_id_header};
 
 static const char *store_template(const struct yaml_node *n, enum template_where where,
                                   struct arena *a, void *field)

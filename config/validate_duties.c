@@ -52,14 +52,12 @@ static bool tells_time_left(const struct snapshot *s, const char *name)
     return false;
 }
 
-/* Who else writes a field of this name; NULL: nobody. */
-static const char *other_writer(const struct snapshot *s, const struct config_http *http,
-                                const char *name, bool of_request)
+/* Who else writes a field of this name, ids aside; NULL: nobody. */
+static const char *writer_of(const struct snapshot *s, const struct config_http *http,
+                             const char *name, bool of_request)
 {
     if (http->via && !strcasecmp(name, "via"))
         return "the listener's `via`";
-    if (http->request_id && http->request_id->header && !strcasecmp(name, http->request_id->header))
-        return "the listener's `request_id`";
     if (!of_request)
         return NULL;
     if (http->trace && (!strcasecmp(name, "traceparent") || !strcasecmp(name, "tracestate")))
@@ -67,6 +65,27 @@ static const char *other_writer(const struct snapshot *s, const struct config_ht
     if (is_forwarded_by(http->forwarded, name))
         return "the listener's `forwarded`";
     return tells_time_left(s, name) ? "an upstream's `deadline_header`" : NULL;
+}
+
+static const char *other_writer(const struct snapshot *s, const struct config_http *http,
+                                const char *name, bool of_request)
+{
+    const struct config_request_id *id = http->request_id;
+
+    if (id && id->header && !strcasecmp(name, id->header))
+        return "the listener's `request_id`";
+    return writer_of(s, http, name, of_request);
+}
+
+static void check_id(struct validate *v, const struct config_http *http)
+{
+    const struct config_request_id *id = http->request_id;
+    const struct yaml_node *n = id ? bind_where(v->b, &id->header, "header") : NULL;
+    const char *other = n ? writer_of(v->s, http, id->header, true) : NULL;
+
+    if (other)
+        bind_fault(v->b, n, "%s is written by %s", yaml_quote(v->b->scratch, n->text, n->len),
+                   other);
 }
 
 static void check_writer(struct validate *v, const struct config_http *http, const void *field,
@@ -164,6 +183,7 @@ void validate_duties(struct validate *v)
         check_per_client(v, &l->per_client);
         if (!l->http)
             continue;
+        check_id(v, l->http);
         check_headers(v, l->http, l->http->headers);
         for (size_t j = 0; j < l->http->nroutes; j++) {
             const struct config_route *r = &l->http->routes[j];
