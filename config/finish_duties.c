@@ -81,14 +81,24 @@ static bool finish_access(struct config_access *x, struct arena *a, struct arena
     return true;
 }
 
-static bool finish_trust(struct config_request_id *x, struct arena *a)
+static bool finish_list(const struct config_addr *nets, size_t n, struct arena *a,
+                        struct config_range **ret, size_t *ret_n)
 {
-    if (!x)
-        return true;
-    x->inside = arena_array(a, x->ntrust + 1, sizeof(x->inside[0]));
-    if (x->inside)
-        x->ninside = make_ranges(x->trust, x->ntrust, x->inside);
-    return x->inside != NULL;
+    struct config_range *to = arena_array(a, n + 1, sizeof(to[0]));
+
+    if (!to)
+        return false;
+    *ret_n = make_ranges(nets, n, to);
+    *ret = to;
+    return true;
+}
+
+static bool finish_trust(struct config_http *http, struct arena *a)
+{
+    struct config_request_id *id = http->request_id;
+
+    return finish_list(http->proxies, http->nproxies, a, &http->proxied, &http->nproxied) &&
+           (!id || finish_list(id->trust, id->ntrust, a, &id->inside, &id->ninside));
 }
 
 struct numbered {
@@ -181,7 +191,7 @@ static bool finish_listener(struct config_listener *l, struct limits *all, uint3
     if (!l->http)
         return whole;
     finish_http(l->http, l->name, all, edits);
-    whole &= finish_trust(l->http->request_id, a);
+    whole &= finish_trust(l->http, a);
     for (size_t i = 0; i < l->http->nroutes; i++)
         whole &= finish_access(l->http->routes[i].access, a, scratch);
     return whole;

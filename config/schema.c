@@ -207,6 +207,13 @@ static const struct config_key http_keys[] = {
      .doc = "Header by which a client says how long it will wait, in whole milliseconds: the "
             "request's deadline if it is sooner. `grpc-timeout` is always heeded; `off`: neither "
             "is."},
+    {"trusted_proxies", CONFIG_VALUES, &config_network, ELEMENTS(config_http, proxies, nproxies),
+     RANGE(1, 65536),
+     .doc =
+         "Proxies in front of us whose X-Forwarded-For is believed: the client of a request is the "
+         "last address there that isn't one of theirs. It is what `rate_limit`, a route's "
+         "`access`, `${client_ip}`, hashing by source and the access log go by; what is said of "
+         "connections, and `request_id.trust`, goes by who is connected."},
     {"access_log", CONFIG_VALUE, &config_boolean, FIELD(config_http, access_log), .initial = "true",
      .doc = "Whether requests are written to `log.access`."},
     {"maintenance", CONFIG_OPTIONAL, .group = &config_maintenance_group,

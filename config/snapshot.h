@@ -124,6 +124,10 @@ struct config_http {
     struct config_headers *headers; /* before a route's */
     struct config_request_id *request_id;
     enum config_trace trace;
+    struct config_addr *proxies; /* whose X-Forwarded-For is believed */
+    size_t nproxies;
+    struct config_range *proxied; /* the same as ranges */
+    size_t nproxied;
     bool gated;    /* as config_route */
     uint32_t edit; /* of routes without changes of their own */
 };

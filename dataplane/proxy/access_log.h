@@ -31,7 +31,7 @@ struct access_record {
     uint64_t upstream_ns;         /* request sent to response head; 0: none */
     uint64_t bytes_in, bytes_out; /* bodies */
     uint32_t client_addr, upstream_addr; /* network order; 0: none */
-    uint16_t client_port, upstream_port; /* host order */
+    uint16_t client_port, upstream_port; /* host order; the client's 0: a proxy has named it */
     uint16_t status;                     /* 0: none was sent */
     uint8_t reason;                      /* enum access_reason */
     uint8_t http_error;                  /* enum http_error: the rule that a message broke; 0 */

@@ -63,7 +63,7 @@ static enum step refuse_for(struct client *c, const struct http_head *head,
     bool parsed = head && head->error == HTTP_ERR_NONE;
     record_init(&r, c);
     if (head)
-        record_request(&r, head);
+        record_request(&r, c, head);
     if (parsed)
         ids_record(c, head, &r);
     record_finish(&r, c, c->since, no->status, no->why);
@@ -105,12 +105,12 @@ static enum step begin(struct client *c, const struct exchange_request *r)
     struct exchange_request routed = *r;
     struct refusal no;
     int status;
-    if (http->gated && !duties_pass_listener(c, &no))
+    if (http->gated && !duties_pass_listener(c, r->head, &no))
         return refuse_for(c, r->head, &no);
     status = route_request(c, r->key, &routed.route);
     if (status)
         return refuse(c, r->head, status);
-    if (routed.route->gated && !duties_pass_route(c, r->key, routed.route, &no))
+    if (routed.route->gated && !duties_pass_route(c, &routed, &no))
         return refuse_for(c, r->head, &no);
     if (r->head->framing == HTTP_BODY_LENGTH && r->head->content_length > http->body_size)
         return refuse(c, r->head, 413);

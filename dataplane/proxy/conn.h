@@ -162,7 +162,7 @@ static inline uint64_t client_now(const struct client *c)
 void record_text(char *to, size_t size, const char *from, size_t len);
 /* Fills in what is known from the connection alone. */
 void record_init(struct access_record *r, const struct client *c);
-void record_request(struct access_record *r, const struct http_head *head);
+void record_request(struct access_record *r, const struct client *c, const struct http_head *head);
 /* Counts the exchange against its listener and puts the record into the log's ring. */
 void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
                    enum access_reason why);
@@ -176,6 +176,9 @@ static inline uint32_t client_retry_after(int status)
 /* Puts an answer of our own into `out` and moves the client to CLIENT_FLUSH. Fills in the date, and
  * what the drain has to say about `keep_alive`. */
 void client_answer(struct client *c, struct http_answer *a);
+
+/* Who asks for it: whom proxies that are trusted name, else who is connected. */
+uint32_t client_address(const struct client *c, const struct http_head *head);
 
 /* As text: room for 16. */
 void format_addr(char *to, uint32_t addr);

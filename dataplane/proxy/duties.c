@@ -2,6 +2,7 @@
 
 #include "dataplane/http/h1/writer.h"
 #include "dataplane/route/access.h"
+#include "dataplane/route/forwarded.h"
 #include "dataplane/route/limit.h"
 #include "dataplane/route/template.h"
 
@@ -40,11 +41,19 @@ static bool is_over(struct client *c, const struct config_limit *limit, uint32_t
     return true;
 }
 
-bool duties_pass_listener(struct client *c, struct refusal *ret_refusal)
+uint32_t client_address(const struct client *c, const struct http_head *head)
+{
+    const struct config_http *http = client_http(c);
+    uint32_t peer = address_of(c->c.stream);
+    return http->nproxied ? forwarded_client(http->proxied, http->nproxied, peer, head) : peer;
+}
+
+bool duties_pass_listener(struct client *c, const struct http_head *head,
+                          struct refusal *ret_refusal)
 {
     const struct config_http *http = client_http(c);
     return !is_closed(http->maintenance, ret_refusal) &&
-           !is_over(c, http->rate_limit, address_of(c->c.stream), ret_refusal);
+           !is_over(c, http->rate_limit, client_address(c, head), ret_refusal);
 }
 
 /* Without a host there is no telling where a location on it leads. */
@@ -61,10 +70,11 @@ static struct refusal redirection(const struct config_route *route,
                             .key = key};
 }
 
-bool duties_pass_route(struct client *c, const struct http_route_key *key,
-                       const struct config_route *route, struct refusal *ret_refusal)
+bool duties_pass_route(struct client *c, const struct exchange_request *r,
+                       struct refusal *ret_refusal)
 {
-    uint32_t addr = address_of(c->c.stream);
+    const struct config_route *route = r->route;
+    uint32_t addr = client_address(c, r->head);
     if (!access_allows(route->access, addr)) {
         *ret_refusal = (struct refusal){.status = 403, .why = ACCESS_denied};
         return false;
@@ -74,7 +84,7 @@ bool duties_pass_route(struct client *c, const struct http_route_key *key,
         return false;
     if (!route->redirect)
         return true;
-    *ret_refusal = redirection(route, key);
+    *ret_refusal = redirection(route, r->key);
     return false;
 }
 

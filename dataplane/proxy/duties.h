@@ -28,9 +28,10 @@ struct refusal {
 };
 
 /* For a listener or a route that is `gated`. False: `ret_refusal` has the answer. */
-bool duties_pass_listener(struct client *c, struct refusal *ret_refusal);
-bool duties_pass_route(struct client *c, const struct http_route_key *key,
-                       const struct config_route *route, struct refusal *ret_refusal);
+bool duties_pass_listener(struct client *c, const struct http_head *head,
+                          struct refusal *ret_refusal);
+bool duties_pass_route(struct client *c, const struct exchange_request *r,
+                       struct refusal *ret_refusal);
 
 /* Answers; `r` has been filled from the connection and, if there is a whole one, from `head`. */
 void duties_answer(struct client *c, const struct http_head *head, bool keep_alive,

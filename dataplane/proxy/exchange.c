@@ -79,7 +79,7 @@ int exchange_start(struct client *c, const struct exchange_request *r)
     x->keep_alive = head->keep_alive;
     x->expects = head->expect_continue;
     record_init(&x->record, c);
-    record_request(&x->record, head);
+    record_request(&x->record, c, head);
     int err =
         h1_body_init(&x->body, head->framing, head->content_length, client_http(c)->body_size);
     if (head->framing == HTTP_BODY_NONE)

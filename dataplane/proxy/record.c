@@ -23,8 +23,19 @@ void record_init(struct access_record *r, const struct client *c)
     r->client_port = info.peer_port;
 }
 
-void record_request(struct access_record *r, const struct http_head *head)
+static void believe(struct access_record *r, const struct client *c, const struct http_head *head)
 {
+    uint32_t addr = client_address(c, head);
+    if (addr == r->client_addr)
+        return;
+    r->client_addr = addr;
+    r->client_port = 0;
+}
+
+void record_request(struct access_record *r, const struct client *c, const struct http_head *head)
+{
+    if (client_http(c)->nproxied && head->error == HTTP_ERR_NONE)
+        believe(r, c, head);
     r->version_minor = head->version_minor;
     r->http_error = head->error;
     record_text(r->method, sizeof(r->method), http_head_at(head, head->method_text),

@@ -92,6 +92,16 @@ static void format_time_left(const struct exchange *x, char text[HTTP_DEADLINE_T
         http_deadline_format_ms(left, text);
 }
 
+/* Who has sent it to us, be it a proxy. */
+static uint32_t sender_of(const struct exchange *x)
+{
+    struct stream_info info;
+    if (x->record.client_port)
+        return x->record.client_addr;
+    stream_get_info(x->client->c.stream, &info);
+    return info.peer_addr;
+}
+
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
@@ -99,7 +109,7 @@ int exchange_write_head(struct exchange *x)
     char addr[INET_ADDRSTRLEN], host[INET_ADDRSTRLEN + 6] = "";
     if (!head)
         return -EINVAL;
-    format_addr(addr, x->record.client_addr);
+    format_addr(addr, sender_of(x));
     if (!http_head_has(head, HTTP_H_HOST))
         format_endpoint(host, sizeof(host), x->conn->endpoint);
     struct h1_request_edit edit = {

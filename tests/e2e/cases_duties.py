@@ -135,6 +135,13 @@ def rates(_):
             equal((get(other).status, get(c).status), (200, 429), "after a reload")
             e.use()
             equal(get(c).status, 200, "without a limit")
+        e.use(http=f"      trusted_proxies: [{OTHERS[0]}]\n      rate_limit: {{ rate: 1/h, burst: 2 }}\n")
+        with edge(OTHERS[0]) as proxy, edge(OTHERS[4]) as liar:
+            for client in ("192.0.2.1", "192.0.2.2"):
+                more = f"X-Forwarded-For: 192.0.2.9, {client}\n"
+                equal([get(proxy, more=more).status for _ in range(3)], [200, 200, 429], client)
+            equal([get(liar, more=f"X-Forwarded-For: 192.0.2.{n}\n").status for n in range(3, 6)],
+                  [200, 200, 429], "one who isn't trusted")
 
 
 @case("duties: connections of a client are counted exactly over the cores", own=True)

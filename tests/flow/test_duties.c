@@ -2,6 +2,8 @@
  * answer, the connection and what is pipelined behind it go on. */
 #include "tests/flow/duties.h"
 
+#include <arpa/inet.h>
+
 static void a_denied_client_is_reset_or_left_alone(void **state)
 {
     struct world *w =
@@ -240,6 +242,55 @@ static void redirects_go_where_the_template_says(void **state)
     world_free(w);
 }
 
+static void ask_for(struct peer *c, const char *path, const char *fields)
+{
+    char text[512];
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, fields);
+    peer_say(c, text);
+}
+
+/* Whoever comes by a proxy that we trust is told apart from the others who do; whoever isn't such
+ * a proxy is himself, whatever he says. */
+static void clients_behind_trusted_proxies_are_told_apart(void **state)
+{
+    static const char yaml[] =
+        WEB("",
+            "      trusted_proxies: [10.9.0.3, 198.51.100.0/24]\n"
+            "      rate_limit: { rate: 1/m, burst: 1 }\n",
+            "        - match: { path_prefix: /only }\n          upstream: app\n"
+            "          access: { allow: [192.0.2.7] }\n"
+            "          headers: { request: { set: [ { name: X-Ip, value: \"${client_ip}\" } ] } }\n"
+            "        - match: { path_prefix: /gone }\n"
+            "          redirect: { location: \"http://b/${client_ip}\" }\n");
+    struct world *w = flow_start(yaml);
+    struct peer *proxy = world_connect(w, 80), *o = NULL;
+    struct peer *other = world_connect_from(w, 80, WORLD_OTHER);
+    const char *seen = through(w, proxy,
+                               "GET /only HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.1, "
+                               "192.0.2.7\r\nX-Forwarded-For: 198.51.100.9\r\n\r\n",
+                               &o);
+    assert_has(seen, "\r\nX-Ip: 192.0.2.7\r\n");
+    assert_has(seen, "198.51.100.9, 10.9.0.3\r\n"); /* who sent it to us */
+    struct access_record r = record(w);
+    assert_int_equal(r.client_addr, inet_addr("192.0.2.7"));
+    assert_int_equal(r.client_port, 0);
+    ask_for(proxy, "/only", "X-Forwarded-For: 192.0.2.7\r\n");
+    assert_status(answer(proxy), 429);
+    assert_int_equal(record(w).client_addr, inet_addr("192.0.2.7"));
+    ask_for(proxy, "/only", "X-Forwarded-For: 192.0.2.8\r\n");
+    assert_status(answer(proxy), 403);
+    ask_for(proxy, "/gone", "X-Forwarded-For: 192.0.2.7, 192.0.2.9\r\n");
+    assert_has(answer(proxy), "\r\nLocation: http://b/192.0.2.9\r\n");
+    ask_for(other, "/only", "X-Forwarded-For: 192.0.2.7\r\n");
+    assert_status(answer(other), 403);
+    record(w), record(w), r = record(w);
+    assert_int_equal(r.client_addr, inet_addr(WORLD_OTHER));
+    assert_true(r.client_port != 0);
+    ask_for(other, "/gone", "X-Forwarded-For: 192.0.2.10\r\n");
+    assert_status(answer(other), 429); /* his own */
+    world_free(w);
+}
+
 static void maintenance_comes_and_goes_by_reload(void **state)
 {
     static const char open[] =
@@ -410,6 +461,7 @@ int main(void)
         cmocka_unit_test(connections_of_a_client_are_counted),
         cmocka_unit_test(new_connections_of_a_client_have_a_rate),
         cmocka_unit_test(redirects_go_where_the_template_says),
+        cmocka_unit_test(clients_behind_trusted_proxies_are_told_apart),
         cmocka_unit_test(maintenance_comes_and_goes_by_reload),
         cmocka_unit_test(duties_come_in_their_order),
         cmocka_unit_test(limits_hold_over_all_cores),

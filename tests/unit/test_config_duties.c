@@ -213,6 +213,7 @@ static const char full[] = HEAD
     "    http:\n"
     "      maintenance: { enabled: false, body: x }\n"
     "      rate_limit: { rate: 1/s }\n"
+    "      trusted_proxies: [192.0.2.0/25, 192.0.2.128/25]\n"
     "      request_id: { header: X-Id, trust: [10.0.0.0/8] }\n"
     "      traceparent: sampled\n"
     "      headers: { request: { remove: [X-A], set: [{ name: X-B, value: \"${path}!\" }] } }\n"
@@ -264,6 +265,8 @@ static void test_a_copy_is_whole(void **state)
     assert_false(access_allows(l->access, inet_addr("11.2.3.4")));
     assert_int_equal(l->per_client.rate.interval, 200000000);
     assert_int_equal(l->http->request_id->ninside, 1);
+    assert_int_equal(l->http->nproxied, 1); /* two that touch */
+    assert_true(access_has(l->http->proxied, 1, inet_addr("192.0.2.255")));
     const struct config_template *t = &l->http->headers->request.set[0].value;
     assert_int_equal(t->nparts, 2);
     assert_int_equal(t->parts[0].variable, CONFIG_VAR_path);
