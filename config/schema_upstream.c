@@ -169,7 +169,8 @@ static const struct config_key outlier_keys[] = {
     {"max_ejected", CONFIG_VALUE, &config_percent, FIELD(config_outlier, max_ejected),
      .initial = "50%", RANGE(1, 100),
      .doc = "Of the upstream's endpoints, rounded down: no more are ejected at once. Nor is one "
-            "whose ejection would leave fewer usable than `panic`."},
+            "whose ejection would leave fewer usable than `panic`, or none. When such a one fails, "
+            "the one that has been ejected longest returns."},
     END,
 };
 static const struct config_group outlier_group = {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RECALL_PART 10 /* of the time of one ejection: nobody is recalled before */
+
 static const struct {
     const char *name, *text;
 } causes[] = {
@@ -167,17 +169,56 @@ static uint32_t level_now(const struct verdict_upstream *up, const struct verdic
     return paid < ep->level ? ep->level - (uint32_t)paid : 0;
 }
 
+static void bring_back(struct verdict_upstream *up, struct verdict_endpoint *ep, uint64_t now,
+                       enum verdict_cause cause)
+{
+    ep->returned_at = now;
+    memset(&ep->tally, 0, sizeof(ep->tally)); /* what it did before is paid for */
+    set_flags(up, ep, ep->flags & ~ENDPOINT_EJECTED, cause);
+}
+
+/* In the stead of `ep`, which fails and stays: the one of its kind that has been out longest. */
+static void recall(struct verdict_upstream *up, const struct verdict_endpoint *ep, uint64_t now)
+{
+    struct verdict_endpoint *oldest = NULL;
+
+    for (size_t i = 0; i < up->nendpoints; i++) {
+        struct verdict_endpoint *e = &up->endpoints[i];
+
+        if (e->flags == ENDPOINT_EJECTED && e->weight > 0 && e->backup == ep->backup &&
+            now - e->ejected_at >= up->outlier.ejection / RECALL_PART &&
+            (!oldest || e->ejected_at < oldest->ejected_at))
+            oldest = e;
+    }
+    if (!oldest)
+        return;
+    oldest->level--;
+    bring_back(up, oldest, now, VERDICT_recalled);
+}
+
+/* Who is much slower than the others says nothing against those that are out. */
+static bool is_failing(enum verdict_cause cause)
+{
+    return cause == VERDICT_consecutive || cause == VERDICT_error_rate;
+}
+
 static void eject(struct verdict_upstream *up, struct verdict_endpoint *ep, uint64_t now,
                   enum verdict_cause cause)
 {
     uint64_t time;
 
-    if (ep->flags || !may_eject(up, ep))
+    if (ep->flags)
         return;
+    if (!may_eject(up, ep)) {
+        if (is_failing(cause))
+            recall(up, ep, now);
+        return;
+    }
     ep->level = level_now(up, ep, now) + 1;
     if (__builtin_mul_overflow(up->outlier.ejection, ep->level, &time) ||
         time > up->outlier.max_ejection)
         time = up->outlier.max_ejection;
+    ep->ejected_at = now;
     ep->ejected_until = now + time;
     set_flags(up, ep, ep->flags | ENDPOINT_EJECTED, cause);
 }
@@ -187,11 +228,8 @@ void verdict_expire(struct verdict_upstream *up, uint64_t now)
     for (size_t i = 0; i < up->nendpoints; i++) {
         struct verdict_endpoint *ep = &up->endpoints[i];
 
-        if (!(ep->flags & ENDPOINT_EJECTED) || now < ep->ejected_until)
-            continue;
-        ep->returned_at = now;
-        memset(&ep->tally, 0, sizeof(ep->tally)); /* what it did before is paid for */
-        set_flags(up, ep, ep->flags & ~ENDPOINT_EJECTED, VERDICT_time);
+        if (ep->flags & ENDPOINT_EJECTED && now >= ep->ejected_until)
+            bring_back(up, ep, now, VERDICT_time);
     }
 }
 

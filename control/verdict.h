@@ -4,7 +4,9 @@
  * Ejected is who answers requests badly: for `ejection`, times how often that happened lately (a
  * time of `ejection` in good standing takes one off), up to `max_ejection`. Never ejected are more
  * than max_ejected %, rounded down; one whose loss would leave less than panic % usable, or none;
- * and one that is unhealthy anyway.
+ * and one that is unhealthy anyway. When one that fails can't be ejected, those that are out may do
+ * no worse: the one that has been out longest is recalled (but not in the first tenth of
+ * `ejection`), and that ejection doesn't count.
  *
  * Thread: control's. Times are monotonic ns.
  */
@@ -36,7 +38,7 @@ struct verdict_endpoint {
     uint8_t probe; /* enum probe_result of the last */
     int32_t streak;
     uint32_t level; /* ejections that count for the length of the next */
-    uint64_t ejected_until, returned_at;
+    uint64_t ejected_at, ejected_until, returned_at;
     struct endpoint_tally tally; /* of the present window, all cores */
     uint64_t untold;             /* a bit for each core that doesn't know `flags` yet */
 };

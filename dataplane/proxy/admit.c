@@ -56,11 +56,12 @@ enum step exchange_admit(struct exchange *x)
  * for. */
 static struct endpoint *choose(struct exchange *x)
 {
-    struct endpoint *first = upstream_pick(x->upstream, x->hash, x->failed), *ep = first;
+    struct endpoint *first = upstream_pick(x->upstream, x->hash, &x->tried), *ep = first;
     for (unsigned i = 0; ep && i <= OTHER_PICKS; i++) {
-        if (permits_try(ep->side.requests, &x->permit) == 0)
+        bool wanted = ep == first || !tried_has(&x->tried, ep);
+        if (wanted && permits_try(ep->side.requests, &x->permit) == 0)
             return ep;
-        ep = upstream_pick(x->upstream, x->hash, ep);
+        ep = upstream_pick_other(x->upstream, x->hash, ep);
     }
     return first;
 }

@@ -30,7 +30,7 @@ enum exchange_state {
 struct exchange {
     struct client *client;
     struct upstream *upstream; /* a reference */
-    struct endpoint *failed;   /* last endpoint that didn't answer; compared, never followed */
+    struct tried tried;        /* endpoints that didn't answer */
     struct endpoint *ep;       /* where this attempt goes; held. NULL: nowhere yet */
     struct upconn *conn;
     struct leased_permit admitted;  /* of the upstream's requests */

@@ -48,7 +48,7 @@ bool exchange_try_again(struct exchange *x, enum config_retry_on class, uint64_t
     if (stale)
         x->fresh = true;
     else
-        x->failed = x->ep;
+        tried_add(&x->tried, x->ep);
     exchange_end_attempt(x, LEAVE_BROKEN);
     if (wait == 0) {
         x->state = EXCHANGE_PICK;

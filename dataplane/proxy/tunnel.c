@@ -23,8 +23,8 @@ enum tunnel_state {
 struct tunnel {
     struct conn c;
     struct upstream *upstream; /* a reference */
-    struct endpoint *failed;   /* compared only */
-    struct endpoint *ep;       /* the one that is dialled or connected; held */
+    struct tried tried;
+    struct endpoint *ep; /* the one that is dialled or connected; held */
     struct upconn *conn;
     struct pool_wait wait;
     struct conn_permits for_conn;
@@ -82,7 +82,7 @@ static void tunnel_let_go(struct tunnel *t)
 /* Another endpoint, or this one again. */
 static enum step tunnel_again(struct tunnel *t)
 {
-    t->failed = t->ep;
+    tried_add(&t->tried, t->ep);
     tunnel_let_go(t);
     t->state = TUNNEL_DIAL;
     return STEP_AGAIN;
@@ -144,7 +144,7 @@ static enum step tunnel_acquire(struct tunnel *t)
 
 static enum step tunnel_dial(struct tunnel *t)
 {
-    struct endpoint *ep = upstream_pick(t->upstream, t->hash, t->failed);
+    struct endpoint *ep = upstream_pick(t->upstream, t->hash, &t->tried);
     if (!ep || t->attempts >= MAX_ATTEMPTS)
         return tunnel_cut(t);
     endpoint_hold(ep);

@@ -48,33 +48,84 @@ void balance_tables_fini(struct balance_tables *t)
     *t = (struct balance_tables){0};
 }
 
-/* Another than `avoid`, if the balancer comes upon one; else its neighbour. */
-static struct endpoint *pick_other(struct upstream *up, uint64_t hash, const struct endpoint *avoid)
+void tried_add(struct tried *t, const struct endpoint *ep)
 {
-    struct balance *b = &up->balance;
-    for (unsigned i = 0; i < AVOID_TRIES; i++) {
-        hash = hash_mix(hash + 1);
-        struct endpoint *ep = b->kind->pick(b, &up->set_->rng, hash);
-        if (ep != avoid)
-            return ep;
-    }
-    return b->t.used[(avoid->place_ + 1u) % b->n];
+    if (tried_has(t, ep))
+        return;
+    if (t->n == TRIED_MAX)
+        memmove(t->endpoints, t->endpoints + 1, sizeof(t->endpoints[0]) * --t->n);
+    t->endpoints[t->n++] = ep;
 }
 
-struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, const struct endpoint *avoid)
+bool tried_has(const struct tried *t, const struct endpoint *ep)
+{
+    for (unsigned i = 0; i < t->n; i++)
+        if (t->endpoints[i] == ep)
+            return true;
+    return false;
+}
+
+/* Of `n` endpoints from place `at` on, the first that isn't in `t`; NULL: all are. */
+static struct endpoint *first_untried(struct endpoint **from, uint32_t n, uint32_t at,
+                                      const struct tried *t)
+{
+    for (uint32_t i = 0; i < n && i <= t->n; i++) {
+        struct endpoint *ep = from[(at + i) % n];
+        if (!tried_has(t, ep))
+            return ep;
+    }
+    return NULL;
+}
+
+/* One that isn't in `t`, as the balancer comes upon it; or the first one after. */
+static struct endpoint *pick_used(struct upstream *up, uint64_t hash, const struct tried *t)
+{
+    struct balance *b = &up->balance;
+    struct endpoint *ep = b->t.used[0];
+    for (unsigned i = 0; b->n > 1 && i <= AVOID_TRIES; i++) {
+        ep = b->kind->pick(b, &up->set_->rng, hash);
+        if (!tried_has(t, ep))
+            return ep;
+        hash = hash_mix(hash + 1);
+    }
+    return first_untried(b->t.used, b->n, ep->place_, t);
+}
+
+static struct endpoint *pick_spare(struct upstream *up, const struct tried *t)
+{
+    struct balance *b = &up->balance;
+    if (!b->spares || !t->n)
+        return NULL;
+    return first_untried(b->t.used + b->n, b->spares, rng_below(&up->set_->rng, b->spares), t);
+}
+
+static struct endpoint *pick_untried(struct upstream *up, uint64_t hash, const struct tried *t)
+{
+    struct endpoint *ep = pick_used(up, hash, t);
+    return ep ? ep : pick_spare(up, t);
+}
+
+struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, struct tried *t)
 {
     struct balance *b = &up->balance;
     if (b->n == 0) {
         up->count.no_endpoint++;
         return NULL;
     }
-    struct endpoint *ep = b->t.used[0];
-    if (b->n > 1) {
-        ep = b->kind->pick(b, &up->set_->rng, hash);
-        if (ep == avoid)
-            ep = pick_other(up, hash, avoid);
-    }
-    return ep;
+    struct endpoint *ep = pick_untried(up, hash, t);
+    if (ep)
+        return ep;
+    *t = (struct tried){{t->endpoints[t->n - 1]}, 1}; /* once more around */
+    ep = pick_untried(up, hash, t);
+    return ep ? ep : b->t.used[0];
+}
+
+struct endpoint *upstream_pick_other(struct upstream *up, uint64_t hash,
+                                     const struct endpoint *avoid)
+{
+    struct tried t = {{avoid}, avoid != NULL};
+    struct endpoint *ep = up->balance.n ? pick_used(up, hash, &t) : NULL;
+    return ep ? ep : upstream_pick(up, hash, &(struct tried){0});
 }
 
 /* The alias method (Vose): every place takes an n-th of the whole, filled up by one other. */

@@ -43,7 +43,7 @@ struct balance_alias {
 
 /* Room for all endpoints of an upstream, made when a snapshot is adopted. */
 struct balance_tables {
-    struct endpoint **used;     /* the start of the one block that all of them are in */
+    struct endpoint **used; /* the start of the one block that all of them are in; spares next */
     struct endpoint **by_index; /* every configured one, by its index in the snapshot */
     struct balance_alias *alias;
     uint64_t *due;  /* round robin: when each is next, in its own time */
@@ -55,6 +55,7 @@ struct balance {
     const struct balancer *kind;
     struct balance_tables t;
     uint32_t n;            /* of t.used */
+    uint32_t spares;       /* behind them: ejected ones, for who has tried all others */
     uint32_t next;         /* round robin with equal weights */
     bool weighted;         /* weights differ */
     bool panic;            /* all are used, since too few are usable */

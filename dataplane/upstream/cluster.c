@@ -73,7 +73,7 @@ static void upstream_remove(struct upstream *up)
     up->removed_ = true;
     up->refs_++;
     up->nendpoints = 0;
-    up->balance.n = 0;
+    up->balance.n = up->balance.spares = 0;
     up->balance.table = NULL;
     list_for_each_safe(n, tmp, &up->endpoints_)
         endpoint_remove(container_of(n, struct endpoint, node_));

@@ -168,9 +168,25 @@ struct upstream *upstream_get(struct upstreams *u, const struct snapshot *s,
                               const struct config_upstream *cfg);
 void upstream_put(struct upstream *up);
 
-/* Picks an endpoint by the upstream's balancer, `avoid` only when it is the one left. `hash` is for
- * consistent hashing, others ignore it. NULL: none is usable. */
-struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, const struct endpoint *avoid);
+/* Endpoints that one request has tried in vain, the last ones; compared, never followed. Zeroed:
+ * none. */
+#define TRIED_MAX 4
+struct tried {
+    const struct endpoint *endpoints[TRIED_MAX];
+    uint8_t n;
+};
+void tried_add(struct tried *t, const struct endpoint *ep);
+bool tried_has(const struct tried *t, const struct endpoint *ep);
+
+/* Picks an endpoint by the upstream's balancer. One that is in `t` only when there is no other: who
+ * has tried all that are used goes to ejected ones first, since an ejection only foretells what an
+ * attempt finds out; and has then tried none but the last. `hash` is for consistent hashing, others
+ * ignore it. NULL: none is usable. */
+struct endpoint *upstream_pick(struct upstream *up, uint64_t hash, struct tried *t);
+
+/* The same for a first attempt, or any other than `avoid` (may be NULL) if there is one. */
+struct endpoint *upstream_pick_other(struct upstream *up, uint64_t hash,
+                                     const struct endpoint *avoid);
 
 /* What an attempt on `ep` came to. */
 enum attempt_result {

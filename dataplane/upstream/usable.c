@@ -39,6 +39,26 @@ static bool is_used(const struct balance *b, const struct endpoint *ep)
     return is_candidate(ep) && ep->backup == b->backups && (b->panic || !ep->flags);
 }
 
+/* Who has tried all that are used goes there next, but to a backup not before its time. */
+static bool is_spare(const struct balance *b, const struct endpoint *ep)
+{
+    return is_candidate(ep) && ep->place_ == BALANCE_NOWHERE && ep->flags == ENDPOINT_EJECTED &&
+           (!ep->backup || b->backups);
+}
+
+/* Behind those that are used. */
+static void gather_spares(struct upstream *up)
+{
+    struct balance *b = &up->balance;
+    b->spares = 0;
+    list_for_each(n, &up->endpoints_)
+    {
+        struct endpoint *ep = container_of(n, struct endpoint, node_);
+        if (is_spare(b, ep))
+            b->t.used[b->n + b->spares++] = ep;
+    }
+}
+
 static void enter(struct balance *b, struct endpoint *ep)
 {
     ep->place_ = (uint16_t)b->n;
@@ -75,6 +95,7 @@ void upstream_refresh(struct upstream *up)
         pool_grant(ep);
         pool_keep_warm(ep);
     }
+    gather_spares(up);
     if (b->n > 0 && b->kind->rebuild)
         b->kind->rebuild(b, &up->set_->rng);
     up->refs_--;

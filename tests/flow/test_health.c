@@ -331,6 +331,53 @@ static void no_more_than_the_cap_are_ejected(void **state)
     world_free(f.w);
 }
 
+#define LAST_ONE                                                                                   \
+    THREE "    balance: round_robin\n    panic: 0%\n"                                              \
+          "    retries: { attempts: 3, budget: { ratio: 100%, min_per_second: 1000 } }\n"          \
+          "    outlier: { consecutive: 4, ejection: 30s, max_ejected: 67% }\n"
+
+static void kill_origin(struct world *w, uint16_t port)
+{
+    struct stream_info info;
+    world_unlisten(w, port);
+    list_for_each_safe(n, tmp, &w->peers)
+    {
+        struct peer *o = container_of(n, struct peer, node);
+        if (o->host != &w->origin || !o->stream)
+            continue;
+        stream_get_info(o->stream, &info);
+        if (info.local_port == port)
+            peer_abort(o);
+    }
+}
+
+/* Two are out, and well again; the one that is left goes. Who asks gets an answer all the same, and
+ * who asks later gets it at once. */
+static void when_the_last_one_goes_an_ejected_one_steps_in(void **state)
+{
+    struct farm f;
+    farm_init(&f, FARM_YAML("[0]", LAST_ONE), 1, 1);
+    struct peer *c = world_connect(f.w, 80);
+    for (uint16_t port = 9000; port <= 9001; port++)
+        world_unlisten(f.w, port);
+    for (unsigned i = 0; i < 12; i++)
+        assert_int_equal(farm_get(&f, c), 200);
+    assert_true(farm_endpoint(&f, 0)->ejected && farm_endpoint(&f, 1)->ejected);
+    for (uint16_t port = 9000; port <= 9001; port++)
+        world_listen(f.w, port);
+    farm_run(&f, 4 * WORLD_S);
+    kill_origin(f.w, 9002);
+    farm_run(&f, WORLD_MS);
+    assert_int_equal(f.port[0].requests + f.port[1].requests, 0);
+    assert_int_equal(farm_get(&f, c), 200);
+    assert_int_equal(f.port[0].requests + f.port[1].requests, 1);
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(farm_get(&f, c), 200);
+    assert_int_equal(farm_endpoint(&f, 2)->ejected, 1);
+    assert_in_range(farm_endpoint(&f, 2)->failures, 8, 10);
+    world_free(f.w);
+}
+
 static void refused_connections_count_and_requests_are_served(void **state)
 {
     struct farm f;
@@ -496,6 +543,7 @@ int main(void)
         cmocka_unit_test(failures_in_a_row_eject_for_exactly_so_long),
         cmocka_unit_test(success_in_between_starts_the_count_anew),
         cmocka_unit_test(no_more_than_the_cap_are_ejected),
+        cmocka_unit_test(when_the_last_one_goes_an_ejected_one_steps_in),
         cmocka_unit_test(refused_connections_count_and_requests_are_served),
         cmocka_unit_test(silence_until_the_deadline_counts),
         cmocka_unit_test(an_error_rate_ejects_at_the_end_of_the_window),

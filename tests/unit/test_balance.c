@@ -108,7 +108,7 @@ static unsigned index_of(const struct endpoint *ep)
 
 static unsigned pick(struct bench *b, uint64_t hash)
 {
-    struct endpoint *ep = upstream_pick(b->up, hash, NULL);
+    struct endpoint *ep = upstream_pick_other(b->up, hash, NULL);
     assert_non_null(ep);
     b->picks[index_of(ep)]++;
     return index_of(ep);
@@ -224,7 +224,7 @@ static void least_request_fills_up_by_weight(void **state)
 {
     struct bench *b = bench_new(4, WEIGHTED);
     for (unsigned i = 0; i < 8000; i++)
-        upstream_pick(b->up, 0, NULL)->active++;
+        upstream_pick_other(b->up, 0, NULL)->active++;
     assert_in_range(endpoint_at(b, 0)->active, 4850, 5150);
     assert_in_range(endpoint_at(b, 1)->active, 950, 1050);
     assert_in_range(endpoint_at(b, 2)->active, 1900, 2100);
@@ -242,13 +242,58 @@ static void another_is_taken_than_the_one_to_avoid(void **state)
         struct bench *b = bench_new(k + 1, yaml);
         struct endpoint *bad = endpoint_at(b, 2);
         for (unsigned i = 0; i < 1000; i++)
-            assert_ptr_not_equal(upstream_pick(b->up, hash_mix(i), bad), bad);
+            assert_ptr_not_equal(upstream_pick_other(b->up, hash_mix(i), bad), bad);
         for (unsigned i = 0; i < 4; i++)
             set_flags(b, i, i == 2 ? 0 : ENDPOINT_UNHEALTHY);
         apply(b, FOUR ", panic: 0%");
-        assert_ptr_equal(upstream_pick(b->up, 5, bad), bad); /* it is the one left */
+        assert_ptr_equal(upstream_pick_other(b->up, 5, bad), bad); /* it is the one left */
         bench_free(b);
     }
+}
+
+/* All that are used, each once; then those that are ejected, but not who fails its probes; and only
+ * then the first again. */
+static void who_tries_again_goes_all_around(void **state)
+{
+    static const char *const kinds[] = {"round_robin", "least_request", "random",
+                                        "consistent_hash"};
+    for (unsigned k = 0; k < 4; k++) {
+        char yaml[256];
+        snprintf(yaml, sizeof(yaml), FOUR ", balance: %s, panic: 0%%", kinds[k]);
+        struct bench *b = bench_new(k + 1, yaml);
+        set_flags(b, 0, ENDPOINT_EJECTED);
+        set_flags(b, 1, ENDPOINT_EJECTED | ENDPOINT_UNHEALTHY);
+        for (unsigned i = 0; i < 100; i++) {
+            struct tried t = {0};
+            struct endpoint *ep[12];
+            unsigned spare = 0;
+            for (unsigned j = 0; j < 12; j++) {
+                ep[j] = upstream_pick(b->up, hash_mix(i), &t);
+                tried_add(&t, ep[j]);
+                assert_ptr_not_equal(ep[j], endpoint_at(b, 1));
+                assert_true(j == 0 || ep[j] != ep[j - 1]);
+                spare += ep[j] == endpoint_at(b, 0);
+            }
+            assert_ptr_not_equal(ep[0], ep[2]);
+            assert_ptr_equal(ep[2], endpoint_at(b, 0));
+            assert_in_range(spare, 3, 4);
+        }
+        bench_free(b);
+    }
+}
+
+static void an_ejected_backup_is_no_way_out(void **state)
+{
+    struct bench *b =
+        bench_new(1, "endpoints: [10.9.0.2:1, { address: 10.9.0.2:2, backup: true }]");
+    struct tried t = {0};
+    set_flags(b, 1, ENDPOINT_EJECTED);
+    for (unsigned i = 0; i < 10; i++) {
+        struct endpoint *ep = upstream_pick(b->up, 0, &t);
+        assert_ptr_equal(ep, endpoint_at(b, 0));
+        tried_add(&t, ep);
+    }
+    bench_free(b);
 }
 
 static void what_is_drained_gets_nothing(void **state)
@@ -280,7 +325,7 @@ static void backups_wait_for_the_last_primary(void **state)
     /* A backup that is no good either is no help. */
     set_flags(b, 0, ENDPOINT_UNHEALTHY);
     set_flags(b, 2, ENDPOINT_UNHEALTHY);
-    assert_null(upstream_pick(b->up, 0, NULL));
+    assert_null(upstream_pick_other(b->up, 0, NULL));
     assert_int_equal(b->up->count.no_endpoint, 1);
     bench_free(b);
 }
@@ -408,6 +453,8 @@ int main(void)
         cmocka_unit_test(the_less_busy_of_two_is_taken),
         cmocka_unit_test(least_request_fills_up_by_weight),
         cmocka_unit_test(another_is_taken_than_the_one_to_avoid),
+        cmocka_unit_test(who_tries_again_goes_all_around),
+        cmocka_unit_test(an_ejected_backup_is_no_way_out),
         cmocka_unit_test(what_is_drained_gets_nothing),
         cmocka_unit_test(backups_wait_for_the_last_primary),
         cmocka_unit_test(panic_uses_all),

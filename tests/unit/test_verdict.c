@@ -228,6 +228,55 @@ static void never_the_last_usable(void **state)
     court_close(&c);
 }
 
+/* The last one fails as well: who has been out longest may do better, gets a chance, and pays for
+ * it no more than before; whoever still fails then goes. */
+static void who_is_out_longest_is_recalled_when_the_last_one_fails(void **state)
+{
+    struct court c;
+    court_open(&c, 3);
+    c.outlier.max_ejected = 67;
+    court_begin(&c);
+    fail_in_a_row(&c, 1);
+    c.now += S;
+    fail_in_a_row(&c, 0);
+    c.now += 3 * S - 1 - S;
+    fail_in_a_row(&c, 2);
+    FLAGS(OUT, OUT, 0); /* not so soon: a tenth of 30 s */
+    c.now += 1;
+    fail_in_a_row(&c, 2);
+    FLAGS(OUT, 0, 0);
+    assert_int_equal(c.cause, VERDICT_recalled);
+    fail_in_a_row(&c, 2); /* there is one now that does better */
+    FLAGS(OUT, 0, OUT);
+    fail_in_a_row(&c, 1); /* or doesn't */
+    FLAGS(OUT, 0, OUT);
+    c.now += S;
+    fail_in_a_row(&c, 1);
+    FLAGS(0, 0, OUT);
+    fail_in_a_row(&c, 1);
+    FLAGS(0, OUT, OUT);
+    assert_int_equal(at(&c, 1)->ejected_until, c.now + 30 * S);
+    court_close(&c);
+}
+
+static void one_is_recalled_when_the_cap_is_reached_by_failures_only(void **state)
+{
+    struct court c;
+    court_open(&c, 4);
+    court_begin(&c);
+    fail_in_a_row(&c, 0);
+    fail_in_a_row(&c, 1);
+    for (unsigned i = 2; i < 4; i++)
+        requests(&c, i, 100, 0, i == 2 ? MS : 100 * MS);
+    end_window(&c);
+    FLAGS(OUT, OUT, 0, 0); /* slow is something else */
+    requests(&c, 2, 100, 0, MS);
+    requests(&c, 3, 50, 50, MS);
+    end_window(&c);
+    FLAGS(0, OUT, 0, 0);
+    court_close(&c);
+}
+
 static void backups_and_drained_ones_hold_nobody_up(void **state)
 {
     struct court c;
@@ -441,6 +490,8 @@ int main(void)
         cmocka_unit_test(never_more_than_the_cap),
         cmocka_unit_test(never_below_panic),
         cmocka_unit_test(never_the_last_usable),
+        cmocka_unit_test(who_is_out_longest_is_recalled_when_the_last_one_fails),
+        cmocka_unit_test(one_is_recalled_when_the_cap_is_reached_by_failures_only),
         cmocka_unit_test(backups_and_drained_ones_hold_nobody_up),
         cmocka_unit_test(the_error_rate_of_a_window_ejects),
         cmocka_unit_test(the_sum_over_the_cores_counts),
