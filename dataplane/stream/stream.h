@@ -42,6 +42,7 @@ struct stream_detail {
 struct stream_ops {
     ssize_t (*read)(struct stream *s, struct rope *dst, uint64_t max);
     ssize_t (*write)(struct stream *s, struct rope *src);
+    ssize_t (*peek)(const struct stream *s, void *dst, size_t max, bool *ret_last);
     uint64_t (*read_avail)(const struct stream *s);
     uint64_t (*write_space)(const struct stream *s);
     int (*status)(const struct stream *s);
@@ -66,6 +67,16 @@ static inline ssize_t stream_read(struct stream *s, struct task *t, struct rope 
 {
     s->rd_task = t;
     return s->ops->read(s, dst, max);
+}
+
+/* Copies up to `max` of the received bytes out and leaves them unread. > 0 bytes; 0 at end of
+ * stream, -EAGAIN, or the error. *ret_last: nothing comes after what is there now. May be called
+ * for what has come from the wire itself only, as TCP has it. */
+static inline ssize_t stream_peek(struct stream *s, struct task *t, void *dst, size_t max,
+                                  bool *ret_last)
+{
+    s->rd_task = t;
+    return s->ops->peek(s, dst, max, ret_last);
 }
 
 /* Takes bytes off the front of src as far as the send buffer has room: > 0 bytes taken, -EAGAIN

@@ -63,6 +63,19 @@ static ssize_t op_read(struct stream *s, struct rope *dst, uint64_t max)
     return n;
 }
 
+static ssize_t op_peek(const struct stream *s, void *dst, size_t max, bool *ret_last)
+{
+    const struct tcb *tcb = tcb_of(s);
+    *ret_last = tcb->err || tcb_has(tcb, TCB_FIN_RCVD);
+    if (tcb->err)
+        return tcb->err;
+    size_t n = tcb->rcv.len < max ? tcb->rcv.len : max;
+    if (n == 0)
+        return *ret_last ? 0 : -EAGAIN;
+    rope_copy_out(&tcb->rcv, 0, dst, n);
+    return (ssize_t)n;
+}
+
 /* How much of src to take: whole nodes while they fit, since a split node can't be sent without a
  * copy; a part only when the buffer is empty and still too small. */
 static uint64_t bytes_to_take(const struct tcb *tcb, const struct rope *src)
@@ -180,6 +193,7 @@ static void op_detail(const struct stream *s, struct stream_detail *ret_detail)
 const struct stream_ops tcb_stream_ops = {
     .read = op_read,
     .write = op_write,
+    .peek = op_peek,
     .read_avail = op_read_avail,
     .write_space = op_write_space,
     .status = op_status,
