@@ -27,6 +27,19 @@ struct config_access {
     size_t ninside;
 };
 
+enum config_others { CONFIG_OTHERS_PASS, CONFIG_OTHERS_REFUSE };
+
+/* PROXY headers at a listener: of whom they are believed. */
+struct config_proxy_protocol {
+    struct config_addr *from;
+    size_t nfrom;
+    struct config_range *inside; /* the same as ranges */
+    size_t ninside;
+    bool required; /* those who are believed must send one */
+    enum config_others others;
+    uint64_t timeout; /* for the whole of it */
+};
+
 /* `count` in `seconds`; count 0: no limit. */
 struct config_rate {
     uint32_t count;

@@ -101,6 +101,11 @@ static bool finish_trust(struct config_http *http, struct arena *a)
            (!id || finish_list(id->trust, id->ntrust, a, &id->inside, &id->ninside));
 }
 
+static bool finish_proxy_protocol(struct config_proxy_protocol *x, struct arena *a)
+{
+    return !x || finish_list(x->from, x->nfrom, a, &x->inside, &x->ninside);
+}
+
 struct numbered {
     struct config_limit *limit;
     size_t order; /* in the snapshot, what drains last */
@@ -187,6 +192,7 @@ static bool finish_listener(struct config_listener *l, struct limits *all, uint3
 {
     bool whole = finish_access(l->access, a, scratch);
 
+    whole &= finish_proxy_protocol(l->proxy_protocol, a);
     add_limit(all, &l->per_client.rate, 'l', l->name, "", "");
     if (!l->http)
         return whole;

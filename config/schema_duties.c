@@ -5,6 +5,7 @@
 
 const char *const config_trace_choices[] = {"off", "unsampled", "sampled", NULL};
 static const char *const refuse_choices[] = {"reset", "silent", NULL};
+static const char *const others_choices[] = {"pass", "refuse", NULL};
 
 #define ACCESS_KEYS                                                                                \
     {"allow",         CONFIG_VALUES,                                                               \
@@ -27,6 +28,36 @@ const struct config_group config_listener_access = {
     "Which clients may connect, by their address. Connections that stand stay when it changes.",
     sizeof(struct config_access),
     listener_access_keys,
+    NULL,
+    NULL};
+
+static const struct config_key proxy_protocol_keys[] = {
+    {"from", CONFIG_VALUES, &config_network, ELEMENTS(config_proxy_protocol, from, nfrom),
+     .required = true, RANGE(1, 65536), .example = "[10.77.0.3, 10.78.0.0/16]",
+     .doc = "Whose headers are believed: the load balancers, never the world. What anyone else "
+            "sends is taken for what it looks like."},
+    {"required", CONFIG_VALUE, &config_boolean, FIELD(config_proxy_protocol, required),
+     .initial = "true",
+     .doc = "Whether a connection of theirs without a header is reset. `false`: it is taken as "
+            "their own."},
+    {"others", CONFIG_VALUE, &config_choice, FIELD(config_proxy_protocol, others),
+     .initial = "pass", .choices = others_choices,
+     .doc = "Who isn't in `from`: `pass` serves them as clients without a header, `refuse` resets "
+            "their SYNs."},
+    {"timeout", CONFIG_VALUE, &config_duration, FIELD(config_proxy_protocol, timeout),
+     .initial = "5s", RANGE(1 * MS, 5 * MIN),
+     .doc = "For the whole header; then the connection is reset."},
+    END,
+};
+const struct config_group config_proxy_protocol_group = {
+    "proxy_protocol",
+    "Takes the client's address from a PROXY header, version 1 or 2, that stands before anything "
+    "else. It is the client's address then for `access`, limits per client, logs, "
+    "`consistent_hash`, Forwarded and X-Forwarded-For, and the PROXY headers that upstreams get. "
+    "LOCAL and UNKNOWN leave the connection its sender's own. An IPv6 client is one that no list "
+    "names, and limits tell its /64 from others.",
+    sizeof(struct config_proxy_protocol),
+    proxy_protocol_keys,
     NULL,
     NULL};
 

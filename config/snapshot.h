@@ -145,6 +145,7 @@ struct config_listener {
     struct config_tunnel *tunnel;
     struct config_access *access; /* NULL: everybody */
     struct config_per_client per_client;
+    struct config_proxy_protocol *proxy_protocol; /* NULL: no PROXY header is looked for */
 };
 
 struct upstream_shared; /* dataplane/upstream/shared.h */

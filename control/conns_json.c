@@ -31,6 +31,16 @@ static json_t *address(uint32_t addr, uint16_t port)
     return addr ? json_sprintf("%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3], port) : json_null();
 }
 
+static json_t *client(const struct conn_info *i)
+{
+    char ip6[INET6_ADDRSTRLEN];
+
+    if (!i->has_ip6)
+        return address(i->client_addr, i->client_port);
+    inet_ntop(AF_INET6, i->client_ip6, ip6, sizeof(ip6));
+    return json_sprintf("[%s]:%u", ip6, i->client_port);
+}
+
 static json_t *number(uint64_t v)
 {
     return json_integer((json_int_t)v);
@@ -57,17 +67,17 @@ static json_t *tcp_part(const struct conn_info *i)
 
 json_t *conn_to_json(unsigned core, const struct conn_info *i)
 {
-    return json_pack("{s:i, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o}",
-                     "core", (int)core, "client", address(i->client_addr, i->client_port), "local",
-                     address(i->local_addr, i->local_port), "listener", text(i->listener),
-                     "draining", i->draining, "state", conn_state_name(i->state), "age_ms",
-                     number(i->age_ns / 1000000), "idle_ms", number(i->idle_ns / 1000000),
-                     "bytes_in", number(i->bytes_in), "bytes_out", number(i->bytes_out), "requests",
-                     number(i->requests), "upstream",
-                     i->upstream[0] ? text(i->upstream) : json_null(), "endpoint",
-                     address(i->endpoint_addr, i->endpoint_port), "attempts", number(i->attempts),
-                     "request", request_part(i), "tcp", tcp_part(i));
+    return json_pack(
+        "{s:i, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "core", (int)core, "client", client(i), "peer", address(i->peer_addr, i->peer_port),
+        "local", address(i->local_addr, i->local_port), "listener", text(i->listener), "draining",
+        i->draining, "state", conn_state_name(i->state), "age_ms", number(i->age_ns / 1000000),
+        "idle_ms", number(i->idle_ns / 1000000), "bytes_in", number(i->bytes_in), "bytes_out",
+        number(i->bytes_out), "requests", number(i->requests), "upstream",
+        i->upstream[0] ? text(i->upstream) : json_null(), "endpoint",
+        address(i->endpoint_addr, i->endpoint_port), "attempts", number(i->attempts), "request",
+        request_part(i), "tcp", tcp_part(i));
 }
 
 static int parse_client(const char *s, struct conns_filter *f, char *err, size_t err_len)

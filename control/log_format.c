@@ -208,12 +208,30 @@ static void line_json_endpoint(struct line *l, const char *key, uint32_t addr, u
     line_fmt(l, ":%u\"", port);
 }
 
+static void line_ip6(struct line *l, const uint8_t bytes[16])
+{
+    char text[INET6_ADDRSTRLEN];
+
+    line_str(l, inet_ntop(AF_INET6, bytes, text, sizeof(text)));
+}
+
+static void line_json_client(struct line *l, const struct access_record *r)
+{
+    if (!r->has_ip6) {
+        line_json_endpoint(l, "client", r->client_addr, r->client_port);
+        return;
+    }
+    line_str(l, ",\"client\":\"[");
+    line_ip6(l, r->client_ip6);
+    line_fmt(l, "]:%u\"", r->client_port);
+}
+
 static size_t access_json(struct line *l, const struct access_record *r, struct log_clock *clock)
 {
     line_str(l, "{\"time\":\"");
     line_rfc3339(l, r->wall_ns, clock);
     line_str(l, "\",\"source\":\"access\"");
-    line_json_endpoint(l, "client", r->client_addr, r->client_port);
+    line_json_client(l, r);
     line_json_str(l, "listener", r->listener, sizeof(r->listener));
     line_json_str(l, "method", r->method, sizeof(r->method));
     line_json_str(l, "host", r->host, sizeof(r->host));
@@ -269,7 +287,10 @@ static void line_request(struct line *l, const struct access_record *r)
 /* The common log format, then our fields as key=value. */
 static size_t access_text(struct line *l, const struct access_record *r, struct log_clock *clock)
 {
-    line_addr(l, r->client_addr);
+    if (r->has_ip6)
+        line_ip6(l, r->client_ip6);
+    else
+        line_addr(l, r->client_addr);
     line_str(l, " - - ");
     line_clf_time(l, r->wall_ns, clock);
     line_request(l, r);

@@ -228,6 +228,14 @@ static int listeners(FILE *f, const struct status_view *v)
             sample_label(f, "listener_responses_total", "listener", sums[i].name);
             fprintf(f, ",class=\"%s\"} %" PRIu64 "\n", classes[c], sums[i].status[c]);
         }
+    family(f, "listener_turned_away_total", "counter",
+           "Connections that ended before their protocol began, by reason");
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned c = 0; c < TURNED_AWAY_COUNT; c++) {
+            sample_label(f, "listener_turned_away_total", "listener", sums[i].name);
+            fprintf(f, ",reason=\"%s\"} %" PRIu64 "\n", turned_away_name(c),
+                    sums[i].turned_away[c]);
+        }
     free(sums);
     return 0;
 }

@@ -196,6 +196,8 @@ static void add_listener(struct listener_stats *sum, const struct listener_stats
 #include "control/status_fields.def"
     for (unsigned i = 0; i < 6; i++)
         sum->status[i] += l->status[i];
+    for (unsigned i = 0; i < TURNED_AWAY_COUNT; i++)
+        sum->turned_away[i] += l->turned_away[i];
 }
 
 /* One that drains may have a successor of its name. */

@@ -171,7 +171,7 @@ static json_t *listeners_to_json(const struct process_info *p, const struct stat
     unsigned n = sums ? status_sum_listeners(v, sums, STATUS_MAX_LISTENERS) : 0;
 
     for (unsigned i = 0; i < n; i++) {
-        json_t *o = json_object(), *by_class = json_object();
+        json_t *o = json_object(), *by_class = json_object(), *away = json_object();
         json_object_set_new(o, "name", text(sums[i].name));
         json_object_set_new(o, "address", address(&sums[i].address));
         json_object_set_new(o, "kind", text(kind_of(p, &sums[i])));
@@ -180,6 +180,9 @@ static json_t *listeners_to_json(const struct process_info *p, const struct stat
         for (unsigned c = 0; c < 6; c++)
             json_object_set_new(by_class, classes[c], number(sums[i].status[c]));
         json_object_set_new(o, "responses", by_class);
+        for (unsigned c = 0; c < TURNED_AWAY_COUNT; c++)
+            json_object_set_new(away, turned_away_name(c), number(sums[i].turned_away[c]));
+        json_object_set_new(o, "turned_away", away);
         json_array_append_new(a, o);
     }
     free(sums);

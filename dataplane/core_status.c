@@ -23,6 +23,7 @@ static void add_listener(void *ctx, const struct listener *l)
     to->bytes_in = l->count.bytes_in;
     to->bytes_out = l->count.bytes_out;
     memcpy(to->status, l->count.status, sizeof(to->status));
+    memcpy(to->turned_away, l->count.turned_away, sizeof(to->turned_away));
     to->conns = l->live;
 }
 

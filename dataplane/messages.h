@@ -14,6 +14,7 @@
 #include "dataplane/net/net.h"
 #include "dataplane/port/port.h"
 #include "dataplane/proxy/conn_info.h"
+#include "dataplane/proxy/turned_away.h"
 #include "dataplane/tcp/tcp.h"
 #include "dataplane/upstream/endpoint_state.h"
 #include "runtime/hist.h"
@@ -45,7 +46,8 @@ struct listener_stats {
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
     uint64_t denied, limited, rate_limited;
     uint64_t status[6]; /* by class: [2] is 2xx */
-    uint32_t conns;     /* now */
+    uint64_t turned_away[TURNED_AWAY_COUNT];
+    uint32_t conns; /* now */
 };
 
 struct upstream_stats {

@@ -18,8 +18,8 @@
  * length byte and its bytes; of the target, what there is room for. */
 #define TEXTS(X)       X(method) X(listener) X(upstream) X(host)
 #define TEXT_MAX(name) +sizeof(((struct access_record *)0)->name)
-static_assert(sizeof(uint16_t) + FIXED + ACCESS_TRACE_ID + ACCESS_REQUEST_ID + (0 TEXTS(TEXT_MAX)) +
-                      TARGET_LEAST <=
+static_assert(sizeof(uint16_t) + FIXED + ACCESS_TRACE_ID + 16 + ACCESS_REQUEST_ID +
+                      (0 TEXTS(TEXT_MAX)) + TARGET_LEAST <=
                   MAX_CELLS * CELL,
               "a record fits");
 static_assert(sizeof(((struct access_record *)0)->target) <= 256, "its length is a byte");
@@ -100,6 +100,10 @@ static uint32_t pack(unsigned char *to, const struct access_record *record)
         memcpy(p, record->trace_id, ACCESS_TRACE_ID);
         p += ACCESS_TRACE_ID;
     }
+    if (record->has_ip6) {
+        memcpy(p, record->client_ip6, sizeof(record->client_ip6));
+        p += sizeof(record->client_ip6);
+    }
 #define PACK(name) p = pack_text(p, record->name);
     TEXTS(PACK)
 #undef PACK
@@ -175,6 +179,10 @@ bool access_ring_take(struct access_ring *r, struct access_record *ret_record)
     if (ret_record->has_trace) {
         memcpy(ret_record->trace_id, p, ACCESS_TRACE_ID);
         p += ACCESS_TRACE_ID;
+    }
+    if (ret_record->has_ip6) {
+        memcpy(ret_record->client_ip6, p, sizeof(ret_record->client_ip6));
+        p += sizeof(ret_record->client_ip6);
     }
 #define UNPACK(name) p = unpack_text(p, ret_record->name);
     TEXTS(UNPACK)

@@ -30,7 +30,7 @@ struct access_record {
     uint64_t duration_ns;         /* first byte of the request's head to last byte handed to TCP */
     uint64_t upstream_ns;         /* request sent to response head; 0: none */
     uint64_t bytes_in, bytes_out; /* bodies */
-    uint32_t client_addr, upstream_addr; /* network order; 0: none */
+    uint32_t client_addr, upstream_addr; /* network order; 0: none, or `client_ip6` */
     uint16_t client_port, upstream_port; /* host order; the client's 0: a proxy has named it */
     uint16_t status;                     /* 0: none was sent */
     uint8_t reason;                      /* enum access_reason */
@@ -39,6 +39,7 @@ struct access_record {
     bool reused;            /* a pooled upstream connection served it */
     uint8_t version_minor;  /* HTTP/1.x */
     bool has_id, has_trace; /* of the request: `request_id`, `trace_id` */
+    bool has_ip6;           /* the client's address is `client_ip6` */
     /* Cut at their size, always NUL-terminated; bytes as received (may need escaping). */
     char method[16];
     char listener[32];
@@ -46,7 +47,8 @@ struct access_record {
     char host[80];
     char request_id[ACCESS_REQUEST_ID]; /* whole; undefined without `has_id` */
     uint8_t trace_id[ACCESS_TRACE_ID];
-    char target[256]; /* in the log perhaps shorter, when the others are long */
+    uint8_t client_ip6[16]; /* undefined without `has_ip6` */
+    char target[256];       /* in the log perhaps shorter, when the others are long */
 };
 
 /* "": there is none. */

@@ -295,12 +295,12 @@ static void client_drop(struct task *t)
 
 const struct task_kind client_kind = {"client", client_poll, client_drop, sizeof(struct client)};
 
-bool client_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket)
+bool client_start(struct listener *l, const struct arrival *a)
 {
     struct client *c = slab_get_zeroed(&l->proxy->clients);
     if (!c)
         return false;
-    conn_init(&c->c, l, s, &client_kind, ticket);
+    conn_init(&c->c, l, &client_kind, a);
     start_head(c);
     return true;
 }

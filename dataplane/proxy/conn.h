@@ -10,7 +10,9 @@
 #include "dataplane/proxy/conn_table.h"
 #include "dataplane/proxy/head_reader.h"
 #include "dataplane/proxy/proxy.h"
+#include "dataplane/proxy/turned_away.h"
 #include "dataplane/route/limit.h"
+#include "dataplane/stream/proxy_header.h"
 #include "dataplane/upstream/upstream.h"
 #include "runtime/csprng.h"
 
@@ -24,10 +26,11 @@
 
 struct listener_counters {
     uint64_t accepted, refused, requests, bytes_in, bytes_out;
-    uint64_t denied;       /* SYNs of clients that may not come in */
+    uint64_t denied;       /* clients that may not come in: their SYNs, or their PROXY headers */
     uint64_t limited;      /* connections over a limit of their client's */
     uint64_t rate_limited; /* requests over one */
     uint64_t status[6];
+    uint64_t turned_away[TURNED_AWAY_COUNT];
 };
 
 struct listener {
@@ -58,6 +61,7 @@ struct proxy {
     struct list_node *found; /* the listener that was looked up last, or NULL */
     struct conn_table conns;
     struct slab clients, exchanges, tunnels;
+    struct slab greetings, headers;
     struct client_limits limits;
     struct csprng random;
     struct route_edit **edits, **next_edits; /* by their numbers in the snapshot, from 1 */
@@ -82,6 +86,14 @@ struct conn_ticket {
     uint32_t addr; /* 0: nothing */
 };
 
+/* A connection on its way to whoever serves it; all of it goes over to the conn. */
+struct arrival {
+    struct stream *stream;
+    struct proxy_header *via; /* of proxy.headers; NULL: the peer is the client */
+    uint64_t at;              /* accepted */
+    struct conn_ticket ticket;
+};
+
 /* One downstream connection; its task drives it and all that hangs off it. */
 struct conn {
     struct task task;
@@ -92,6 +104,7 @@ struct conn {
     uint64_t accepted_at;
     uint32_t number; /* in proxy.conns */
     struct conn_ticket ticket;
+    struct proxy_header *via; /* as arrival's */
 };
 
 /* What a step of a state machine says to its loop. */
@@ -101,10 +114,15 @@ enum step {
     STEP_DONE,
 };
 
-void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind,
-               const struct conn_ticket *ticket);
+void conn_init(struct conn *c, struct listener *l, const struct task_kind *kind,
+               const struct arrival *a);
 /* Unlinks; closes the stream in good order if it is still there. */
 void conn_fini(struct conn *c);
+
+/* Whose connection it is, and which address they have connected to: by its PROXY header, or else as
+ * TCP has it. The stream must be there. */
+void conn_ends(const struct conn *c, struct proxy_header *ret_ends);
+struct inet_end conn_client(const struct conn *c);
 
 enum client_state {
     CLIENT_HEAD,     /* waiting for a request, or in the middle of its head */
@@ -129,10 +147,10 @@ struct client {
     uint64_t flushed; /* last time that bytes left `out` */
 };
 
-extern const struct task_kind client_kind, tunnel_kind;
-/* False: no memory, and the stream is as it was. */
-bool client_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket);
-bool tunnel_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket);
+extern const struct task_kind client_kind, tunnel_kind, greeting_kind;
+/* False: no memory, and the arrival is as it was. */
+bool client_start(struct listener *l, const struct arrival *a);
+bool tunnel_start(struct listener *l, const struct arrival *a);
 size_t tunnel_size(void);
 /* Fills in what only the tunnel knows. */
 void tunnel_info(const struct conn *c, struct conn_info *to);
@@ -178,14 +196,12 @@ static inline uint32_t client_retry_after(int status)
 void client_answer(struct client *c, struct http_answer *a);
 
 /* Who asks for it: whom proxies that are trusted name, else who is connected. */
-uint32_t client_address(const struct client *c, const struct http_head *head);
+struct inet_end client_end(const struct client *c, const struct http_head *head);
 
-/* As text: room for 16. */
-void format_addr(char *to, uint32_t addr);
+/* The client, and its address as text. */
+struct inet_end record_end(const struct access_record *r);
+void record_client(const struct access_record *r, char to[INET_TEXT]);
 
 const char *proxy_date(struct proxy *p);
-
-/* hash.c: the place of a client's address (network order). */
-uint64_t exchange_hash_source(uint32_t client_addr);
 
 #endif

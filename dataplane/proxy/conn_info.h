@@ -25,8 +25,13 @@ const char *conn_state_name(enum conn_state s);
 bool conn_state_parse(const char *name, enum conn_state *ret_state);
 
 struct conn_info {
-    uint32_t client_addr, local_addr, endpoint_addr; /* network order; endpoint 0: none (yet) */
-    uint16_t client_port, local_port, endpoint_port; /* host order */
+    /* Network order. The client's: as its PROXY header has it, if there is one; 0 if that is of
+     * IPv6, in `client_ip6`. The peer's: who has sent that header; 0: nobody. The endpoint's 0:
+     * none. */
+    uint32_t client_addr, peer_addr, local_addr, endpoint_addr;
+    uint16_t client_port, peer_port, local_port, endpoint_port; /* host order */
+    bool has_ip6;
+    uint8_t client_ip6[16];
     enum conn_state state;
     uint64_t age_ns, idle_ns;     /* since it was accepted; since the last segment either way */
     uint64_t bytes_in, bytes_out; /* payload of the connection */

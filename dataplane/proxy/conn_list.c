@@ -86,6 +86,20 @@ static void exchange_info(const struct exchange *x, struct conn_info *to)
     put_text(to->target, sizeof(to->target), x->record.target);
 }
 
+static void client_part(const struct conn *c, const struct stream_info *info, struct conn_info *to)
+{
+    struct inet_end client = conn_client(c);
+    to->client_addr = client.addr;
+    to->client_port = client.port;
+    to->has_ip6 = client.is_ip6;
+    if (client.is_ip6)
+        memcpy(to->client_ip6, client.ip6, sizeof(to->client_ip6));
+    if (!c->via)
+        return;
+    to->peer_addr = info->peer_addr;
+    to->peer_port = info->peer_port;
+}
+
 static void stream_part(const struct conn *c, uint64_t now, struct conn_info *to)
 {
     struct stream_info info;
@@ -94,8 +108,7 @@ static void stream_part(const struct conn *c, uint64_t now, struct conn_info *to
         return;
     stream_get_info(c->stream, &info);
     stream_get_detail(c->stream, &detail);
-    to->client_addr = info.peer_addr;
-    to->client_port = info.peer_port;
+    client_part(c, &info, to);
     to->local_addr = info.local_addr;
     to->local_port = info.local_port;
     to->bytes_in = info.bytes_in;
@@ -131,6 +144,10 @@ static void conn_fill(const struct conn *c, struct conn_info *to)
     to->draining = l->draining;
     to->age_ns = now - c->accepted_at;
     stream_part(c, now, to);
+    if (c->task.kind_ == &greeting_kind) {
+        to->state = CONN_STATE_greeting;
+        return;
+    }
     if (!l->http) {
         tunnel_info(c, to);
         return;
@@ -145,7 +162,8 @@ static void conn_fill(const struct conn *c, struct conn_info *to)
 static bool is_wanted(const struct conns_filter *f, const struct conn_info *i)
 {
     return (!f->listener[0] || strcmp(f->listener, i->listener) == 0) &&
-           (i->client_addr & f->netmask) == (f->client & f->netmask) &&
+           (!f->netmask ||
+            (!i->has_ip6 && (i->client_addr & f->netmask) == (f->client & f->netmask))) &&
            (!f->by_state || f->state == i->state);
 }
 

@@ -8,11 +8,16 @@
 
 #define SECOND 1000000000ull
 
-static uint32_t address_of(const struct stream *s)
+/* What limits tell clients apart by. */
+static uint32_t limit_key(const struct proxy *p, const struct inet_end *client)
 {
-    struct stream_info info;
-    stream_get_info(s, &info);
-    return info.peer_addr;
+    return client->is_ip6 && p->limits.table ? client_limits_ip6(&p->limits, client->ip6)
+                                             : client->addr;
+}
+
+bool duties_allow(const struct config_access *x, const struct inet_end *client)
+{
+    return !x || (client->is_ip6 ? x->nallow == 0 : access_allows(x, client->addr));
 }
 
 static bool is_closed(const struct config_maintenance *m, struct refusal *ret_refusal)
@@ -26,13 +31,13 @@ static bool is_closed(const struct config_maintenance *m, struct refusal *ret_re
     return true;
 }
 
-static bool is_over(struct client *c, const struct config_limit *limit, uint32_t addr,
-                    struct refusal *ret_refusal)
+static bool is_over(struct client *c, const struct config_limit *limit,
+                    const struct inet_end *client, struct refusal *ret_refusal)
 {
     struct proxy *p = client_proxy(c);
     uint64_t wait;
     if (!limit || !p->limits.table ||
-        client_limits_take(&p->limits, limit, addr, client_now(c), &wait))
+        client_limits_take(&p->limits, limit, limit_key(p, client), client_now(c), &wait))
         return false;
     c->c.listener->count.rate_limited++;
     *ret_refusal = (struct refusal){.status = 429,
@@ -41,19 +46,23 @@ static bool is_over(struct client *c, const struct config_limit *limit, uint32_t
     return true;
 }
 
-uint32_t client_address(const struct client *c, const struct http_head *head)
+struct inet_end client_end(const struct client *c, const struct http_head *head)
 {
     const struct config_http *http = client_http(c);
-    uint32_t peer = address_of(c->c.stream);
-    return http->nproxied ? forwarded_client(http->proxied, http->nproxied, peer, head) : peer;
+    struct inet_end e = conn_client(&c->c);
+    if (!http->nproxied || e.is_ip6)
+        return e;
+    uint32_t addr = forwarded_client(http->proxied, http->nproxied, e.addr, head);
+    return addr == e.addr ? e : (struct inet_end){.addr = addr};
 }
 
 bool duties_pass_listener(struct client *c, const struct http_head *head,
                           struct refusal *ret_refusal)
 {
     const struct config_http *http = client_http(c);
+    struct inet_end client = client_end(c, head);
     return !is_closed(http->maintenance, ret_refusal) &&
-           !is_over(c, http->rate_limit, client_address(c, head), ret_refusal);
+           !is_over(c, http->rate_limit, &client, ret_refusal);
 }
 
 /* Without a host there is no telling where a location on it leads. */
@@ -74,13 +83,13 @@ bool duties_pass_route(struct client *c, const struct exchange_request *r,
                        struct refusal *ret_refusal)
 {
     const struct config_route *route = r->route;
-    uint32_t addr = client_address(c, r->head);
-    if (!access_allows(route->access, addr)) {
+    struct inet_end client = client_end(c, r->head);
+    if (!duties_allow(route->access, &client)) {
         *ret_refusal = (struct refusal){.status = 403, .why = ACCESS_denied};
         return false;
     }
     if (is_closed(route->maintenance, ret_refusal) ||
-        is_over(c, route->rate_limit, addr, ret_refusal))
+        is_over(c, route->rate_limit, &client, ret_refusal))
         return false;
     if (!route->redirect)
         return true;
@@ -118,8 +127,8 @@ void duties_answer(struct client *c, const struct http_head *head, bool keep_ali
                    const struct refusal *no, struct access_record *r)
 {
     const struct config_request_id *ids = client_http(c)->request_id;
-    char ip[16];
-    format_addr(ip, r->client_addr);
+    char ip[INET_TEXT];
+    record_client(r, ip);
     struct lines lines = {
         .id_header = ids && r->has_id ? ids->header : NULL,
         .id = r->request_id,
@@ -148,14 +157,14 @@ static bool is_too_fast(struct proxy *p, const struct config_limit *rate, uint32
            !client_limits_take(&p->limits, rate, addr, sched_now(p->sched), &wait);
 }
 
-bool duties_enter(struct listener *l, struct stream *s, struct conn_ticket *ret_ticket)
+bool duties_enter(struct listener *l, const struct inet_end *client, struct conn_ticket *ret_ticket)
 {
     const struct config_per_client *limits = &l->cfg->per_client;
     struct proxy *p = l->proxy;
     *ret_ticket = (struct conn_ticket){0};
     if (!p->limits.table || (!limits->rate.interval && !limits->connections))
         return true;
-    uint32_t addr = address_of(s);
+    uint32_t addr = limit_key(p, client);
     if (is_too_fast(p, &limits->rate, addr))
         return false;
     if (!limits->connections)

@@ -37,8 +37,12 @@ bool duties_pass_route(struct client *c, const struct exchange_request *r,
 void duties_answer(struct client *c, const struct http_head *head, bool keep_alive,
                    const struct refusal *no, struct access_record *r);
 
+/* A client of IPv6 is one that no list names. */
+bool duties_allow(const struct config_access *x, const struct inet_end *client);
+
 /* A connection is there. False: its client has too many, or they come too fast. */
-bool duties_enter(struct listener *l, struct stream *s, struct conn_ticket *ret_ticket);
+bool duties_enter(struct listener *l, const struct inet_end *client,
+                  struct conn_ticket *ret_ticket);
 void duties_leave(struct listener *l, const struct conn_ticket *ticket);
 
 /* Core-local copies of what routes change: those of `s` in the place of the old ones. 0 or -ENOMEM;
@@ -62,7 +66,7 @@ struct edit_work {
     struct http_route_key key;
     struct template_vars vars;
     struct exchange *x;
-    char ip[16];
+    char ip[INET_TEXT];
 };
 /* NULL: the request doesn't parse any more. */
 const struct h1_changes *edit_request(struct exchange *x, struct http_head *head,

@@ -105,9 +105,8 @@ static bool is_id(const char *text, size_t len)
 static void find_id(struct client *c, const struct config_request_id *ids,
                     const struct http_head *head, char *to)
 {
-    struct stream_info info;
-    stream_get_info(c->c.stream, &info);
-    if (access_has(ids->inside, ids->ninside, info.peer_addr)) {
+    struct inet_end client = conn_client(&c->c);
+    if (!client.is_ip6 && access_has(ids->inside, ids->ninside, client.addr)) {
         const struct http_header *f = find_one(head, ids->header);
         const char *text = f ? head->base + f->value_off : NULL;
         if (f && is_id(text, f->value_len)) {
@@ -231,7 +230,7 @@ static void begin_work(struct exchange *x, struct edit_work *w, const struct edi
                        void (*put)(struct h1_writer *w, const void *ctx))
 {
     w->x = x;
-    format_addr(w->ip, x->record.client_addr);
+    record_client(&x->record, w->ip);
     w->vars = (struct template_vars){.client_ip = w->ip,
                                      .listener = x->edit->listener,
                                      .request_id = access_record_id(&x->record)};

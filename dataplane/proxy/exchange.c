@@ -99,7 +99,7 @@ int exchange_start(struct client *c, const struct exchange_request *r)
     x->route = (uint32_t)(r->route - client_http(c)->routes);
     x->version = p->snapshot->version;
     x->try_due = NO_TIME;
-    x->hash = exchange_hash(x->upstream, r, x->record.client_addr);
+    x->hash = exchange_hash(x->upstream, r, &x->record);
     x->deadline = request_deadline(x, r);
     record_text(x->record.upstream, sizeof(x->record.upstream), x->upstream->name,
                 strlen(x->upstream->name));

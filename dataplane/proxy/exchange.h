@@ -142,7 +142,7 @@ void exchange_end_attempt(struct exchange *x, enum leave how);
 
 /* hash.c: what consistent hashing goes by; 0 when the upstream doesn't hash. */
 uint64_t exchange_hash(const struct upstream *up, const struct exchange_request *r,
-                       uint32_t client_addr);
+                       const struct access_record *record);
 
 /* Tells the endpoint, once an attempt, what has come of it. */
 void exchange_judge(struct exchange *x, enum attempt_result r);

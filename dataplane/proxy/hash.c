@@ -44,13 +44,8 @@ static struct http_span find_cookie(const struct http_head *head, const char *na
     return found;
 }
 
-uint64_t exchange_hash_source(uint32_t client_addr)
-{
-    return hash_bytes(&client_addr, sizeof(client_addr), 0);
-}
-
 uint64_t exchange_hash(const struct upstream *up, const struct exchange_request *r,
-                       uint32_t client_addr)
+                       const struct access_record *record)
 {
     const struct config_hash *h = &up->cfg->hash;
     struct http_span s = {0};
@@ -68,6 +63,8 @@ uint64_t exchange_hash(const struct upstream *up, const struct exchange_request 
         s = find_cookie(r->head, h->name);
         break;
     }
-    return s.len ? hash_bytes(http_head_at(r->head, s), s.len, 0)
-                 : exchange_hash_source(client_addr);
+    if (s.len)
+        return hash_bytes(http_head_at(r->head, s), s.len, 0);
+    struct inet_end client = record_end(record);
+    return inet_hash(&client);
 }

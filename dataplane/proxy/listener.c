@@ -6,38 +6,82 @@
 #include <string.h>
 
 #include "dataplane/proxy/duties.h"
+#include "dataplane/proxy/greeting.h"
 #include "dataplane/route/access.h"
+
+static void give_up(struct listener *l, struct arrival *a, uint64_t *counter)
+{
+    (*counter)++;
+    duties_leave(l, &a->ticket);
+    if (a->via)
+        slab_put(&l->proxy->headers, a->via);
+    stream_abort(a->stream);
+}
+
+static struct inet_end client_of(const struct arrival *a)
+{
+    struct stream_info info;
+    if (a->via)
+        return a->via->client;
+    stream_get_info(a->stream, &info);
+    return (struct inet_end){.addr = info.peer_addr, .port = info.peer_port};
+}
+
+void listener_admit(struct listener *l, struct arrival *a)
+{
+    struct inet_end client = client_of(a);
+    if (!duties_allow(l->cfg->access, &client)) {
+        give_up(l, a, &l->count.denied);
+        return;
+    }
+    if (!duties_enter(l, &client, &a->ticket)) {
+        give_up(l, a, &l->count.limited);
+        return;
+    }
+    if (l->http ? client_start(l, a) : tunnel_start(l, a))
+        l->count.accepted++;
+    else
+        give_up(l, a, &l->count.refused);
+}
 
 static void on_accept(void *ctx, struct stream *s)
 {
     struct listener *l = ctx;
-    struct conn_ticket ticket;
-    if (l->proxy->draining || l->live >= l->max) {
-        l->count.refused++;
-        stream_abort(s);
-        return;
+    struct arrival a = {.stream = s, .at = sched_now(l->proxy->sched)};
+    struct inet_end peer = client_of(&a);
+    if (l->proxy->draining || l->live >= l->max)
+        give_up(l, &a, &l->count.refused);
+    else if (!greeting_is_due(l, peer.addr))
+        listener_admit(l, &a);
+    else if (!greeting_start(l, &a))
+        give_up(l, &a, &l->count.refused);
+}
+
+static bool is_unwelcome(struct listener *l, uint32_t peer_addr, enum tcp_welcome *ret_answer)
+{
+    const struct config_proxy_protocol *x = l->cfg->proxy_protocol;
+    if (greeting_is_due(l, peer_addr)) /* what counts is the address in its header */
+        return false;
+    if (x && x->others == CONFIG_OTHERS_REFUSE) {
+        l->count.turned_away[TURNED_AWAY_proxy_untrusted]++;
+        *ret_answer = TCP_WELCOME_RESET;
+        return true;
     }
-    if (!duties_enter(l, s, &ticket)) {
-        l->count.limited++;
-        stream_abort(s);
-        return;
-    }
-    if (l->cfg->http ? client_start(l, s, &ticket) : tunnel_start(l, s, &ticket))
-        return;
-    duties_leave(l, &ticket);
-    l->count.refused++;
-    stream_abort(s);
+    if (access_allows(l->cfg->access, peer_addr))
+        return false;
+    l->count.denied++;
+    *ret_answer =
+        l->cfg->access->refuse == CONFIG_REFUSE_SILENT ? TCP_WELCOME_IGNORE : TCP_WELCOME_RESET;
+    return true;
 }
 
 /* Over the limit a SYN stays unanswered: the peer tries again, and finds room or gives up. */
 static enum tcp_welcome may_accept(void *ctx, uint32_t peer_addr)
 {
     struct listener *l = ctx;
-    if (!access_allows(l->cfg->access, peer_addr)) {
-        l->count.denied++;
-        return l->cfg->access->refuse == CONFIG_REFUSE_SILENT ? TCP_WELCOME_IGNORE
-                                                              : TCP_WELCOME_RESET;
-    }
+    enum tcp_welcome no;
+    if (is_unwelcome(l, peer_addr, &no))
+        return no;
     if (!l->proxy->draining && l->live < l->max)
         return TCP_WELCOME_ACCEPT;
     l->count.refused++;

@@ -20,6 +20,10 @@ void listeners_commit(struct proxy *p, const struct snapshot *s);
 /* For the end of the process: nothing more is accepted, idle connections are woken to see it. */
 void listeners_drain(struct proxy *p);
 
+/* Whose client is known now is served, or turned away by the listener's limits (duties.h): the
+ * arrival is used up. */
+void listener_admit(struct listener *l, struct arrival *a);
+
 void listener_abort_all(struct listener *l);
 void listener_free(struct listener *l);
 

@@ -6,18 +6,19 @@
 #include "dataplane/proxy/conn.h"
 #include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
+#include "dataplane/proxy/greeting.h"
 #include "dataplane/proxy/listener.h"
 
-void conn_init(struct conn *c, struct listener *l, struct stream *s, const struct task_kind *kind,
-               const struct conn_ticket *ticket)
+void conn_init(struct conn *c, struct listener *l, const struct task_kind *kind,
+               const struct arrival *a)
 {
-    c->ticket = *ticket;
+    c->ticket = a->ticket;
     c->listener = l;
-    c->stream = s;
+    c->stream = a->stream;
+    c->via = a->via;
+    c->accepted_at = a->at;
     list_push_tail(&l->conns, &c->node);
     l->live++;
-    l->count.accepted++;
-    c->accepted_at = sched_now(l->proxy->sched);
     c->number = conn_table_put(&l->proxy->conns, c);
     task_spawn(l->proxy->sched, &c->task, kind);
 }
@@ -30,8 +31,29 @@ void conn_fini(struct conn *c)
     assert(c->listener->live > 0);
     c->listener->live--;
     duties_leave(c->listener, &c->ticket);
+    if (c->via)
+        slab_put(&c->listener->proxy->headers, c->via);
     if (c->stream)
         stream_close(c->stream);
+}
+
+void conn_ends(const struct conn *c, struct proxy_header *ret_ends)
+{
+    struct stream_info info;
+    if (c->via) {
+        *ret_ends = *c->via;
+        return;
+    }
+    stream_get_info(c->stream, &info);
+    *ret_ends = (struct proxy_header){.client = {.addr = info.peer_addr, .port = info.peer_port},
+                                      .to = {.addr = info.local_addr, .port = info.local_port}};
+}
+
+struct inet_end conn_client(const struct conn *c)
+{
+    struct proxy_header ends;
+    conn_ends(c, &ends);
+    return ends.client;
 }
 
 struct proxy *proxy_new(const struct proxy_opts *o)
@@ -51,6 +73,8 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     slab_init(&p->clients, sizeof(struct client), 0);
     slab_init(&p->exchanges, sizeof(struct exchange), 0);
     slab_init(&p->tunnels, tunnel_size(), 0);
+    slab_init(&p->greetings, greeting_size(), 0);
+    slab_init(&p->headers, sizeof(struct proxy_header), 0);
     struct upstreams_opts uo = {
         .sched = o->sched,
         .tcp = o->tcp,
@@ -83,6 +107,8 @@ void proxy_free(struct proxy *p)
     slab_fini(&p->clients);
     slab_fini(&p->exchanges);
     slab_fini(&p->tunnels);
+    slab_fini(&p->greetings);
+    slab_fini(&p->headers);
     conn_table_fini(&p->conns);
     edits_free(p);
     free(p->fields);

@@ -13,23 +13,37 @@ void record_text(char *to, size_t size, const char *from, size_t len)
 /* Written anew for each request, so only the fixed part is cleared. */
 void record_init(struct access_record *r, const struct client *c)
 {
-    struct stream_info info;
+    struct inet_end client = conn_client(&c->c);
     memset(r, 0, offsetof(struct access_record, method));
     r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
     record_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
     r->http_error = c->head.scan.error; /* a head that found no end */
-    stream_get_info(c->c.stream, &info);
-    r->client_addr = info.peer_addr;
-    r->client_port = info.peer_port;
+    r->client_addr = client.addr;
+    r->client_port = client.port;
+    r->has_ip6 = client.is_ip6;
+    if (client.is_ip6)
+        memcpy(r->client_ip6, client.ip6, sizeof(r->client_ip6));
+}
+
+struct inet_end record_end(const struct access_record *r)
+{
+    struct inet_end e = {.addr = r->client_addr, .port = r->client_port, .is_ip6 = r->has_ip6};
+    if (e.is_ip6)
+        memcpy(e.ip6, r->client_ip6, sizeof(e.ip6));
+    return e;
+}
+
+void record_client(const struct access_record *r, char to[INET_TEXT])
+{
+    struct inet_end e = record_end(r);
+    inet_format(to, &e);
 }
 
 static void believe(struct access_record *r, const struct client *c, const struct http_head *head)
 {
-    uint32_t addr = client_address(c, head);
-    if (addr == r->client_addr)
-        return;
-    r->client_addr = addr;
-    r->client_port = 0;
+    struct inet_end client = client_end(c, head);
+    r->client_addr = client.addr;
+    r->client_port = client.port;
 }
 
 void record_request(struct access_record *r, const struct client *c, const struct http_head *head)

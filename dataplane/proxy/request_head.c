@@ -60,24 +60,10 @@ static struct http_head *request_head(struct exchange *x)
     return h1_parse_request(head_base(x), x->head_len, &limits, head) == 0 ? head : NULL;
 }
 
-void format_addr(char *to, uint32_t addr)
-{
-    const uint8_t *b = (const uint8_t *)&addr;
-    for (unsigned i = 0; i < 4; i++) {
-        unsigned v = b[i];
-        if (v >= 100)
-            *to++ = (char)('0' + v / 100);
-        if (v >= 10)
-            *to++ = (char)('0' + v / 10 % 10);
-        *to++ = (char)('0' + v % 10);
-        *to++ = i < 3 ? '.' : 0;
-    }
-}
-
 static void format_endpoint(char *to, size_t size, const struct endpoint *ep)
 {
-    char addr[INET_ADDRSTRLEN];
-    format_addr(addr, ep->addr);
+    char addr[INET_TEXT];
+    inet_format(addr, &(struct inet_end){.addr = ep->addr});
     snprintf(to, size, "%s:%u", addr, ep->port);
 }
 
@@ -92,24 +78,15 @@ static void format_time_left(const struct exchange *x, char text[HTTP_DEADLINE_T
         http_deadline_format_ms(left, text);
 }
 
-/* Who has sent it to us, be it a proxy. */
-static uint32_t sender_of(const struct exchange *x)
-{
-    struct stream_info info;
-    if (x->record.client_port)
-        return x->record.client_addr;
-    stream_get_info(x->client->c.stream, &info);
-    return info.peer_addr;
-}
-
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
     struct http_head *head = request_head(x);
-    char addr[INET_ADDRSTRLEN], host[INET_ADDRSTRLEN + 6] = "";
+    char addr[INET_TEXT], host[INET_TEXT + 6] = "";
     if (!head)
         return -EINVAL;
-    format_addr(addr, sender_of(x));
+    struct inet_end sender = conn_client(&x->client->c);
+    inet_format(addr, &sender);
     if (!http_head_has(head, HTTP_H_HOST))
         format_endpoint(host, sizeof(host), x->conn->endpoint);
     struct h1_request_edit edit = {

@@ -316,19 +316,18 @@ size_t tunnel_size(void)
     return sizeof(struct tunnel);
 }
 
-bool tunnel_start(struct listener *l, struct stream *s, const struct conn_ticket *ticket)
+bool tunnel_start(struct listener *l, const struct arrival *a)
 {
     struct proxy *p = l->proxy;
-    struct stream_info info;
     struct tunnel *t = slab_get_zeroed(&p->tunnels);
     if (!t)
         return false;
     t->upstream = upstream_get(&p->upstreams, p->snapshot, l->cfg->tunnel->upstream);
     t->upstream->count.requests++;
     l->count.requests++;
-    stream_get_info(s, &info);
-    t->hash = exchange_hash_source(info.peer_addr);
-    conn_init(&t->c, l, s, &tunnel_kind, ticket);
+    conn_init(&t->c, l, &tunnel_kind, a);
+    struct inet_end client = conn_client(&t->c);
+    t->hash = inet_hash(&client);
     t->c.task.label = t->upstream->name;
     return true;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_byteorder.h>
 #include <rte_pause.h>
 
 #include "runtime/siphash.h"
@@ -254,4 +255,12 @@ uint32_t client_limits_count(const struct client_limits *l, uint32_t id, uint32_
     struct set s = set_of(l->table, key);
     struct cell seen;
     return find(&s, key, &seen) ? (uint32_t)seen.value : 0;
+}
+
+uint32_t client_limits_ip6(const struct client_limits *l, const uint8_t ip6[16])
+{
+    uint64_t net;
+    memcpy(&net, ip6, sizeof(net));
+    uint32_t h = (uint32_t)siphash16(l->table->secret, net, 6);
+    return rte_cpu_to_be_32(0xf0000000u | h >> 4);
 }

@@ -56,6 +56,11 @@ bool client_limits_enter(struct client_limits *l, uint32_t id, uint32_t addr, ui
                          uint64_t now);
 void client_limits_leave(struct client_limits *l, uint32_t id, uint32_t addr);
 
+/* What stands for a client of IPv6: its /64, as an address in 240.0.0.0/4, where nobody is. By
+ * chance (2^-28) two of them share one; which ones, no outsider can know. The same on every core.
+ */
+uint32_t client_limits_ip6(const struct client_limits *l, const uint8_t ip6[16]);
+
 /* Connections counted; for tests. */
 uint32_t client_limits_count(const struct client_limits *l, uint32_t id, uint32_t addr);
 

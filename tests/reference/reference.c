@@ -179,6 +179,11 @@ static const struct code probes[] = {
 #include "dataplane/upstream/probe.def"
 #undef PROBE
 };
+static const struct code turned_away[] = {
+#define TURNED_AWAY(name, text) CODE(name, text)
+#include "dataplane/proxy/turned_away.def"
+#undef TURNED_AWAY
+};
 static const struct code conn_states[] = {
 #define CONN_STATE(name, text) CODE(name, text)
 #include "dataplane/proxy/conn_state.def"
@@ -262,6 +267,13 @@ static void reasons_page(FILE *f)
           "was\n"
           "is in `attempts`, which endpoint in `endpoint`.",
           reasons);
+    CODES(f, "How a connection ends before its protocol begins",
+          "`reason` of `millrace_listener_turned_away_total`; `turned_away` of a listener in the "
+          "status.\n"
+          "All of them are resets, but for a `proxy_cut` that left no byte unread. Access lists "
+          "and limits "
+          "have metrics of their own.",
+          turned_away);
     codes(
         f, "What is wrong with a message",
         "`http_error` in the access log: of a request that was refused, or of a response that was\n"

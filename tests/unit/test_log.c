@@ -96,6 +96,23 @@ static void ids_are_told_where_there_are_some(void **state)
                                 "\"00112233445566778899aabbccddeeff\"}\n"));
 }
 
+static void a_client_of_ip6_has_its_address_in_brackets(void **state)
+{
+    static const uint8_t ip6[16] = {0x20, 1, 0xd, 0xb8, [15] = 1};
+    static char buf[LOG_LINE_MAX];
+    struct log_clock clock = {0};
+    struct access_record a = a_record();
+
+    a.has_ip6 = true;
+    a.client_addr = 0;
+    memcpy(a.client_ip6, ip6, sizeof(ip6));
+    log_format_access(buf, &a, CONFIG_LOG_TEXT, &clock);
+    assert_memory_equal(buf, "2001:db8::1 - - [", 17);
+    assert_non_null(strstr(buf, " client_port=40000 "));
+    log_format_access(buf, &a, CONFIG_LOG_JSON, &clock);
+    assert_non_null(strstr(buf, ",\"client\":\"[2001:db8::1]:40000\","));
+}
+
 static void what_was_not_there_shows_as_a_dash(void **state)
 {
     static char buf[LOG_LINE_MAX];
@@ -297,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_look_as_documented),
         cmocka_unit_test(ids_are_told_where_there_are_some),
+        cmocka_unit_test(a_client_of_ip6_has_its_address_in_brackets),
         cmocka_unit_test(what_was_not_there_shows_as_a_dash),
         cmocka_unit_test(hostile_bytes_cannot_forge_anything),
         cmocka_unit_test(every_line_is_written_or_counted),
