@@ -8,6 +8,7 @@
 
 static const char *const balance_choices[] = {"round_robin", "least_request", "random",
                                               "consistent_hash", NULL};
+static const char *const proxy_choices[] = {"off", "v1", "v2", NULL};
 static const char *const hash_choices[] = {"source", "path", "header", "cookie", NULL};
 
 static void upstream_identity(const void *base, FILE *f)
@@ -204,6 +205,12 @@ static const struct config_key upstream_keys[] = {
      .initial = "off", .word = "off", .example = "x-request-timeout-ms",
      .doc = "Header that tells the origin how much time is left, in whole milliseconds; "
             "`grpc-timeout`: in gRPC's notation. A client's own one of that name is replaced."},
+    {"proxy_protocol", CONFIG_VALUE, &config_choice, FIELD(config_upstream, proxy_protocol),
+     .initial = "off", .choices = proxy_choices,
+     .doc = "Tells the origin whose connection it is by a PROXY header, at the start of each "
+            "connection to it. Such a connection serves no other client's connection, and is "
+            "closed with its client's. Probes say LOCAL (`v1`: their own addresses), except on a "
+            "`health.port` of its own, which gets no header."},
     {"limits", CONFIG_GROUP, .group = &config_limits_group, FIELD(config_upstream, limits),
      .doc = "Limits, exact over all cores."},
     {"retries", CONFIG_GROUP, .group = &config_retries_group, FIELD(config_upstream, retries),

@@ -238,6 +238,9 @@ struct config_retries {
     uint32_t budget_min;   /* retries a second */
 };
 
+/* PROXY header that an upstream gets on each connection; the number is the version. */
+enum config_proxy_version { CONFIG_PROXY_OFF, CONFIG_PROXY_V1, CONFIG_PROXY_V2 };
+
 struct config_upstream {
     const char *name;
     struct config_endpoint *endpoints;
@@ -250,6 +253,7 @@ struct config_upstream {
     uint64_t try_timeout;        /* of one attempt, to its response's head; 0: none */
     uint64_t idle_timeout;       /* of a pooled connection */
     const char *deadline_header; /* tells the origin the time left; NULL: none */
+    enum config_proxy_version proxy_protocol;
     struct config_limits limits;
     struct config_retries retries;
     struct config_pool pool;

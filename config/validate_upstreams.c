@@ -164,6 +164,15 @@ static void check_pool(struct validate *v, const struct config_pool *p)
         bind_fault(v->b, min, "expected at most idle (%u), found %u", p->idle, p->min);
 }
 
+static void check_ahead(struct validate *v, const struct config_upstream *u)
+{
+    const struct yaml_node *min = bind_where(v->b, &u->pool.min, "min");
+
+    if (min && u->pool.min && u->proxy_protocol != CONFIG_PROXY_OFF)
+        bind_fault(v->b, min,
+                   "a connection that tells its client by proxy_protocol can't be opened ahead");
+}
+
 static void check_upstream(struct validate *v, const struct config_upstream *u)
 {
     check_endpoints(v, u);
@@ -171,6 +180,7 @@ static void check_upstream(struct validate *v, const struct config_upstream *u)
         check_primaries(v, u);
     check_hash(v, u);
     check_pool(v, &u->pool);
+    check_ahead(v, u);
     if (u->health)
         check_probe(v, u->health);
     if (u->outlier)

@@ -123,8 +123,11 @@ enum step exchange_conn_permit(struct exchange *x)
 
 enum step exchange_dial(struct exchange *x)
 {
-    struct pool_request r = {
-        .task = task_of(x), .fresh = x->fresh, .wait = &x->wait, .permits = &x->for_conn};
+    struct pool_request r = {.task = task_of(x),
+                             .fresh = x->fresh,
+                             .wait = &x->wait,
+                             .permits = &x->for_conn,
+                             .owner = &x->client->owner};
     struct pool_grant got = {0};
     uint64_t now = client_now(x->client);
     int err = pool_acquire(x->ep, &r, &got);

@@ -286,6 +286,7 @@ static void client_drop(struct task *t)
     struct proxy *p = client_proxy(c);
     if (c->x)
         exchange_cancel(c->x, p->draining ? ACCESS_shutdown : ACCESS_client_gone);
+    pool_owner_end(&c->owner);
     rope_clear(p->ropes, &c->in);
     rope_clear(p->ropes, &c->out);
     head_reader_reset(&c->head);

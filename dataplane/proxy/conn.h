@@ -142,6 +142,7 @@ struct client {
     uint64_t since; /* start of the present wait */
     uint32_t discarded;
     uint32_t requests; /* finished */
+    struct pool_owner owner;
     uint8_t state;
     bool keep_alive;  /* what happens after CLIENT_FLUSH */
     uint64_t flushed; /* last time that bytes left `out` */

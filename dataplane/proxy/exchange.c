@@ -264,6 +264,13 @@ static enum step backoff(struct exchange *x)
     return STEP_AGAIN;
 }
 
+static int greet(struct exchange *x)
+{
+    struct proxy_header ends;
+    conn_ends(&x->client->c, &ends);
+    return upconn_greet(x->conn, &ends);
+}
+
 static enum step connecting(struct exchange *x)
 {
     int err = stream_status(x->conn->stream);
@@ -277,7 +284,10 @@ static enum step connecting(struct exchange *x)
         x->upstream->count.connect_failed++;
         return exchange_retry(x, CONFIG_RETRY_CONNECT, 502, ACCESS_connect_failed);
     }
-    err = exchange_write_head(x);
+    if (upconn_wants_header(x->conn))
+        err = greet(x);
+    if (!err)
+        err = exchange_write_head(x);
     /* A chunked body may have been read to its end without a byte of payload before this attempt.
      */
     if (!err && x->body.kind == HTTP_BODY_CHUNKED && x->body.done)

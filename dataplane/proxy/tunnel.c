@@ -171,9 +171,20 @@ static enum step tunnel_queue(struct tunnel *t)
     return tunnel_cut(t);
 }
 
+static int tunnel_greet(struct tunnel *t)
+{
+    struct proxy_header ends;
+    if (!upconn_wants_header(t->conn))
+        return 0;
+    conn_ends(&t->c, &ends);
+    return upconn_greet(t->conn, &ends);
+}
+
 static enum step tunnel_connect(struct tunnel *t)
 {
     int err = stream_status(t->conn->stream);
+    if (err == 0 && tunnel_greet(t) != 0)
+        return tunnel_cut(t);
     if (err == 0) {
         endpoint_judge(t->conn->endpoint, ATTEMPT_OK, 0);
         t->state = TUNNEL_OPEN;

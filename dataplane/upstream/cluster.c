@@ -242,6 +242,12 @@ static void adopt_endpoints(struct upstream *up)
     }
 }
 
+/* None of them begins as they are to begin now. */
+static void close_idle(struct upstream *up)
+{
+    list_for_each(n, &up->endpoints_) pool_close_idle(container_of(n, struct endpoint, node_));
+}
+
 static void adopt(struct upstream *up, const struct config_upstream *cfg)
 {
     remove_gone(up);
@@ -251,6 +257,9 @@ static void adopt(struct upstream *up, const struct config_upstream *cfg)
     up->balance.kind = balancer_of(cfg->balance);
     up->balance.table = cfg->hash.table;
     up->balance.table_size = cfg->hash.size;
+    if (up->proxy_protocol != cfg->proxy_protocol)
+        close_idle(up);
+    up->proxy_protocol = cfg->proxy_protocol;
     up->cfg = cfg;
     up->nendpoints = (uint32_t)cfg->nendpoints;
     up->panic_ = cfg->panic;

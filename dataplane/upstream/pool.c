@@ -171,7 +171,7 @@ static enum poll warming_poll(struct upconn *c)
     int err = stream_status(c->stream);
     if (err == -EAGAIN && task_now(&c->task_) < c->idle_.timer.at_)
         return POLL_PENDING;
-    if (err || !is_used(ep)) {
+    if (err || !is_used(ep) || ep->upstream->proxy_protocol) {
         if (err)
             pool_warm_failed(ep);
         return POLL_READY;
@@ -218,6 +218,7 @@ static void upconn_drop(struct task *t)
         break;
     }
     sleep_cancel(&c->idle_);
+    list_remove(&c->owner_node_);
     if (c->stream)
         stream_close(c->stream);
     conn_permits_put(&c->permits_);
@@ -241,14 +242,23 @@ static void mark_used(struct upconn *c)
     c->endpoint->upstream->active++;
 }
 
-static struct upconn *take_pooled(struct endpoint *ep)
+/* That may serve the owner. */
+static struct upconn *find_idle(struct endpoint *ep, const struct pool_owner *owner)
+{
+    struct list_node *n;
+    if (ep->upstream->proxy_protocol)
+        return owner_find_idle(owner, ep);
+    n = list_first(&ep->idle_);
+    return n ? container_of(n, struct upconn, node_) : NULL;
+}
+
+static struct upconn *take_pooled(struct endpoint *ep, const struct pool_owner *owner)
 {
     struct upstreams *set = ep->upstream->set_;
-    struct list_node *n;
+    struct upconn *c;
     if (!list_is_empty(&ep->idle_) && set->o_.receive)
         set->o_.receive(set->o_.ctx);
-    while ((n = list_first(&ep->idle_))) {
-        struct upconn *c = container_of(n, struct upconn, node_);
+    while ((c = find_idle(ep, owner))) {
         if (!is_fit(c)) {
             task_abort(&c->task_);
             continue;
@@ -316,6 +326,8 @@ static int connect_new(struct endpoint *ep, const struct pool_request *r,
         return err;
     ep->warming_--;
     mark_used(ret_grant->conn);
+    if (ep->upstream->proxy_protocol && r->owner)
+        owner_add(r->owner, ret_grant->conn);
     return 0;
 }
 
@@ -325,7 +337,7 @@ int pool_acquire(struct endpoint *ep, const struct pool_request *r, struct pool_
         wait_leave(r->wait);
     else if (!has_room(ep))
         return wait_join(ep, r->task, r->wait);
-    ret_grant->conn = r->fresh ? NULL : take_pooled(ep);
+    ret_grant->conn = r->fresh ? NULL : take_pooled(ep, r->owner);
     ret_grant->reused = ret_grant->conn != NULL;
     if (ret_grant->reused) {
         ep->count.reused++;
@@ -348,8 +360,9 @@ static bool is_worth_keeping(const struct upconn *c)
     const struct endpoint *ep = c->endpoint;
     const struct config_pool *p = &ep->upstream->pool;
     return is_used(ep) && ep->nidle_ < p->idle && ep->conns_ <= p->max &&
-           c->requests < p->requests && !is_wanted_elsewhere(ep) &&
-           sched_now(ep->upstream->set_->sched) < c->expires_ && is_fit(c);
+           c->greeted_ == ep->upstream->proxy_protocol && c->requests < p->requests &&
+           !is_wanted_elsewhere(ep) && sched_now(ep->upstream->set_->sched) < c->expires_ &&
+           is_fit(c);
 }
 
 void pool_release(struct upconn *c)
@@ -363,6 +376,8 @@ void pool_release(struct upconn *c)
     }
     ep->active--;
     ep->upstream->active--;
+    if (!c->greeted_) /* it was opened for one client, and then nobody had to be told */
+        list_remove(&c->owner_node_);
     become_idle(c);
     pool_grant(ep);
 }

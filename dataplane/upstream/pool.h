@@ -34,6 +34,11 @@ void pool_warm_failed(struct endpoint *ep);
 int upconn_open(struct endpoint *ep, struct task *t, struct conn_permits *permits,
                 struct upconn **ret_conn);
 
+/* owner.c */
+void owner_add(struct pool_owner *o, struct upconn *c);
+/* An idle one to the endpoint; `o` may be NULL. */
+struct upconn *owner_find_idle(const struct pool_owner *o, const struct endpoint *ep);
+
 /* limiter_side.close_idle, of an endpoint and of an upstream. */
 void pool_close_for_others(void *ctx, uint32_t n);
 void upstream_close_for_others(void *ctx, uint32_t n);

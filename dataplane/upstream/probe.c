@@ -148,6 +148,22 @@ static int write_request(struct probe *p)
                              "\r\nUser-Agent: millrace-health\r\nConnection: close\r\n\r\n");
 }
 
+/* What the upstream's connections begin with, of a connection of our own. A port of its own for
+ * probes isn't the origin's. */
+static int write_greeting(struct probe *p)
+{
+    unsigned version = p->ep->upstream->proxy_protocol;
+    struct stream_info info;
+    char text[PROXY_HEADER_WRITE];
+    if (!version || (settings(p)->port && settings(p)->port != p->ep->port))
+        return 0;
+    stream_get_info(p->stream, &info);
+    struct proxy_header h = {.local = version != CONFIG_PROXY_V1,
+                             .client = {.addr = info.local_addr, .port = info.local_port},
+                             .to = {.addr = info.peer_addr, .port = info.peer_port}};
+    return rope_append(set_of(p)->o_.ropes, &p->out, text, proxy_header_write(version, &h, text));
+}
+
 static int connecting(struct probe *p)
 {
     int err = stream_status(p->stream);
@@ -155,9 +171,11 @@ static int connecting(struct probe *p)
         return WAIT;
     if (err)
         return died(err);
-    if (!settings(p)->path)
+    if (write_greeting(p) != 0)
+        return NO_VERDICT;
+    if (!settings(p)->path && rope_is_empty(&p->out))
         return PROBE_ok;
-    if (write_request(p) != 0)
+    if (settings(p)->path && write_request(p) != 0)
         return NO_VERDICT;
     p->state = PROBING_ASK;
     return GO_ON;
@@ -170,9 +188,10 @@ static int asking(struct probe *p)
         return WAIT;
     if (n < 0)
         return died((int)n);
-    if (rope_is_empty(&p->out))
-        p->state = PROBING_HEAD;
-    return GO_ON;
+    if (!rope_is_empty(&p->out))
+        return GO_ON;
+    p->state = PROBING_HEAD; /* and a connection that was all it wanted ends in good order */
+    return settings(p)->path ? GO_ON : PROBE_ok;
 }
 
 static bool is_expected(const struct config_health *h, uint16_t status)

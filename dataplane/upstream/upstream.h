@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "config/snapshot.h"
+#include "dataplane/stream/proxy_header.h"
 #include "dataplane/stream/stream.h"
 #include "dataplane/tcp/tcp.h"
 #include "dataplane/upstream/balance.h"
@@ -57,6 +58,7 @@ struct upstream {
     struct config_retries retries;
     const char *deadline_header; /* of cfg */
     uint64_t try_timeout;
+    unsigned proxy_protocol; /* version of the PROXY header that connections begin with; 0: none */
     struct limiter limiter;
     uint32_t active, idle; /* connections now */
     struct upstream_counters count;
@@ -108,17 +110,27 @@ struct conn_permits {
 };
 void conn_permits_put(struct conn_permits *p);
 
+/* Whose connections to origins are nobody else's, since a PROXY header has told the origin whose
+ * they are: a client's connection. Zeroed before use. */
+struct pool_owner {
+    struct list_node conns_; /* struct upconn */
+};
+/* The client's connection has ended, and nothing of it is in use any more: closes them. */
+void pool_owner_end(struct pool_owner *o);
+
 /* One connection to an endpoint. While in use its stream's wake-ups go to the user's task; before
  * (opened ahead) and between, to a task of its own that closes it when the origin does. */
 struct upconn {
     struct task task_;
     struct sleep idle_;
-    struct list_node node_; /* endpoint.idle_ or opening_ */
+    struct list_node node_;       /* endpoint.idle_ or opening_ */
+    struct list_node owner_node_; /* pool_owner.conns_; unlinked: anybody's */
     struct stream *stream;
     struct endpoint *endpoint;
     struct conn_permits permits_;
     uint32_t requests;   /* served so far, the present one not counted */
     uint8_t state_;      /* enum upconn_state */
+    uint8_t greeted_;    /* version of the PROXY header that was sent on it; 0: none */
     uint64_t expires_;   /* end of its life; UINT64_MAX: none */
     uint64_t keep_alive; /* what the origin announced, ns; 0: nothing */
 };
@@ -226,6 +238,7 @@ struct pool_request {
     bool fresh;
     struct pool_wait *wait;
     struct conn_permits *permits;
+    struct pool_owner *owner; /* NULL: what it takes is never given back to the pool */
 };
 struct pool_grant {
     struct upconn *conn;
@@ -233,6 +246,14 @@ struct pool_grant {
     struct permits_core *from;
 };
 int pool_acquire(struct endpoint *ep, const struct pool_request *r, struct pool_grant *ret_grant);
+
+/* The connection stands and nothing has been written to it yet: says whose it is, if the upstream
+ * wants to be told. 0, or -errno: the connection is of no use. */
+static inline bool upconn_wants_header(const struct upconn *c)
+{
+    return c->endpoint->upstream->proxy_protocol != 0 && c->greeted_ == 0;
+}
+int upconn_greet(struct upconn *c, const struct proxy_header *h);
 
 /* An attempt goes there: counts it, and keeps the object meanwhile, also when it is removed. */
 void endpoint_hold(struct endpoint *ep);

@@ -9,7 +9,8 @@
 
 static bool wants_more(const struct endpoint *ep)
 {
-    return ep->place_ != BALANCE_NOWHERE && ep->conns_ < ep->upstream->pool.min;
+    return ep->place_ != BALANCE_NOWHERE && !ep->upstream->proxy_protocol &&
+           ep->conns_ < ep->upstream->pool.min;
 }
 
 void pool_warm_failed(struct endpoint *ep)

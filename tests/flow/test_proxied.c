@@ -1,7 +1,7 @@
 /* PROXY headers at listeners: whose word counts for the client's address, and for what. */
 #include <arpa/inet.h>
 
-#include "dataplane/stream/inet.h"
+#include "dataplane/stream/proxy_header.h"
 #include "tests/flow/duties.h"
 
 #define FROM_CLIENT "    proxy_protocol: { from: [" WORLD_CLIENT "] }\n"
@@ -367,6 +367,211 @@ static void a_reload_may_take_the_setting_away_meanwhile(void **state)
     world_free(w);
 }
 
+/* --- what origins are told ------------------------------------------------------------------- */
+
+#define TOLD(version, in)                                                                          \
+    FLOW_HEAD("[0]")                                                                               \
+    "listeners:\n"                                                                                 \
+    "  - { name: web, address: 10.9.0.1:80, " in "http: { routes: [{ upstream: app }] } }\n"       \
+    "  - { name: raw, address: 10.9.0.1:81, " in "tunnel: { upstream: app } }\n" FLOW_UPSTREAM     \
+    "    proxy_protocol: " version "\n"
+#define IN "proxy_protocol: { from: [" WORLD_CLIENT "], required: false }, "
+
+static void assert_told(struct peer *o, const struct text *header)
+{
+    struct world *w = o->host->world;
+    for (unsigned i = 0; i < 100 && o->rx_len - o->taken < header->len; i++)
+        world_sleep(w, WORLD_MS);
+    assert_true(o->rx_len - o->taken >= header->len);
+    assert_memory_equal(o->rx + o->taken, header->bytes, header->len);
+    o->taken += header->len;
+}
+
+static void the_origin_is_told_what_we_were_told(void **state)
+{
+    static const struct text in[] = {TEXT(V1), TEXT(V2), TEXT(V1_6), TEXT(V2_6)};
+    for (size_t i = 0; i < 8; i++) {
+        bool v2 = i & 1, ip6 = i & 2, tunnel = i & 4;
+        struct world *w = flow_start(v2 ? TOLD("v2", IN) : TOLD("v1", IN));
+        struct peer *c = world_connect(w, tunnel ? 81 : 80);
+        peer_send(c, in[ip6 ? 3 : 0].bytes, in[ip6 ? 3 : 0].len);
+        peer_say(c, GET);
+        struct peer *o = world_accept(w);
+        assert_told(o, &in[(ip6 ? 2 : 0) + v2]);
+        if (tunnel)
+            peer_expect(o, GET);
+        else
+            assert_memory_equal(peer_expect_through(o, "\r\n\r\n"), "GET / HTTP/1.1\r\n", 16);
+        peer_say(o, OK2);
+        assert_int_equal(flow_status(c), 200);
+        world_free(w);
+    }
+}
+
+static struct text own_v1(const struct peer *c)
+{
+    static char line[PROXY_HEADER_WRITE + 1];
+    struct stream_info info;
+    stream_get_info(c->stream, &info);
+    int n = snprintf(line, sizeof(line), "PROXY TCP4 " WORLD_CLIENT " " WORLD_PROXY " %u 80\r\n",
+                     info.local_port);
+    return (struct text){line, (size_t)n};
+}
+
+static void expect_ok(struct peer *c)
+{
+    assert_int_equal(flow_status(c), 200);
+    peer_expect(c, "ok");
+}
+
+/* It is the one client connection's, and goes with it. */
+static void a_told_connection_serves_nobody_else(void **state)
+{
+    struct world *w = flow_start(TOLD("v1", ""));
+    struct peer *a = world_connect(w, 80), *b = world_connect(w, 80), *oa, *ob;
+    peer_say(a, GET);
+    oa = world_accept(w);
+    struct text own = own_v1(a);
+    assert_told(oa, &own);
+    peer_expect_through(oa, "\r\n\r\n");
+    peer_say(oa, OK2);
+    expect_ok(a);
+    peer_say(b, GET);
+    ob = world_accept(w);
+    own = own_v1(b);
+    assert_told(ob, &own);
+    peer_expect_through(ob, "\r\n\r\n");
+    peer_say(ob, OK2);
+    expect_ok(b);
+    for (int i = 0; i < 3; i++) {
+        peer_say(a, GET);
+        assert_memory_equal(peer_expect_through(oa, "\r\n\r\n"), "GET ", 4); /* no second header */
+        peer_say(oa, OK2);
+        expect_ok(a);
+    }
+    assert_int_equal(world_status(w)->upstreams[0].connects, 2);
+    assert_int_equal(world_status(w)->upstreams[0].reused, 3);
+    assert_int_equal(world_status(w)->upstreams[0].idle, 2);
+    peer_close(a);
+    peer_expect_eof(oa);
+    assert_int_equal(world_status(w)->upstreams[0].idle, 1);
+    /* The origin may end it as well: the next request gets a new one. */
+    peer_close(ob);
+    world_sleep(w, 10 * WORLD_MS);
+    peer_say(b, GET);
+    ob = world_accept(w);
+    assert_told(ob, &own);
+    peer_expect_through(ob, "\r\n\r\n");
+    peer_say(ob, OK2);
+    expect_ok(b);
+    world_free(w);
+}
+
+static void an_idle_one_gives_way_when_there_are_as_many_as_may_be(void **state)
+{
+    struct world *w = flow_start(TOLD("v1", "") "    pool: { max: 1, idle: 1 }\n");
+    struct peer *a = world_connect(w, 80), *b = world_connect(w, 80);
+    for (int i = 0; i < 4; i++) {
+        struct peer *c = i % 2 ? b : a, *o;
+        peer_say(c, GET);
+        o = world_accept(w);
+        struct text own = own_v1(c);
+        assert_told(o, &own);
+        peer_expect_through(o, "\r\n\r\n");
+        peer_say(o, OK2);
+        expect_ok(c);
+    }
+    world_free(w);
+}
+
+static void a_reload_tells_from_then_on(void **state)
+{
+    struct world *w = flow_start(TOLD("off", ""));
+    struct peer *c = world_connect(w, 80), *slow = world_connect(w, 80), *o = NULL, *os;
+    peer_say(slow, GET);
+    os = flow_origin(w);
+    through(w, c, GET, &o);
+    world_reload(w, TOLD("v1", ""));
+    peer_expect_eof(o);
+    peer_say(os, OK2); /* was not told: goes when it is free */
+    expect_ok(slow);
+    peer_expect_eof(os);
+    peer_say(c, GET);
+    o = world_accept(w);
+    struct text own = own_v1(c);
+    assert_told(o, &own);
+    peer_expect_through(o, "\r\n\r\n");
+    world_reload(w, TOLD("off", ""));
+    peer_say(o, OK2);
+    expect_ok(c);
+    peer_expect_eof(o);
+    peer_say(c, GET);
+    o = flow_origin(w);
+    peer_say(o, OK2);
+    expect_ok(c);
+    peer_close(c);
+    world_sleep(w, 10 * WORLD_MS);
+    peer_say(slow, GET); /* which is anybody's again */
+    assert_memory_equal(peer_expect_through(o, "\r\n\r\n"), "GET ", 4);
+    peer_say(o, OK2);
+    expect_ok(slow);
+    world_free(w);
+}
+
+static void a_connection_that_was_being_made_meanwhile_is_anybodys(void **state)
+{
+    struct world *w = flow_start(TOLD("v1", ""));
+    struct peer *c = world_connect(w, 80), *d = world_connect(w, 80);
+    peer_say(c, GET);
+    world_sleep(w, 150000); /* the request is here, the handshake has begun */
+    world_reload(w, TOLD("off", ""));
+    struct peer *o = world_accept(w);
+    peer_expect_through(o, "\r\n\r\n");
+    peer_say(o, OK2);
+    expect_ok(c);
+    peer_say(d, GET);
+    peer_expect_through(o, "\r\n\r\n");
+    peer_close(c);
+    world_sleep(w, 10 * WORLD_MS);
+    peer_say(o, OK2);
+    expect_ok(d);
+    world_free(w);
+}
+
+static void probes_come_for_themselves(void **state)
+{
+    static const struct {
+        const char *more;
+        struct text begins; /* empty: with the request, or nothing */
+        bool asks;
+        uint16_t port;
+    } cases[] = {
+        {"v2\n    health: { path: /healthz }\n", TEXT(V2_START "\x20\0\0\0"), true, 9000},
+        {"v1\n    health: { path: /healthz }\n",
+         TEXT("PROXY TCP4 " WORLD_PROXY " " WORLD_ORIGIN " "), true, 9000},
+        {"v2\n    health: { interval: 2s }\n", TEXT(V2_START "\x20\0\0\0"), false, 9000},
+        {"v2\n    health: { path: /healthz, port: 9001 }\n", TEXT(""), true, 9001},
+        {"off\n    health: { path: /healthz }\n", TEXT(""), true, 9000},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char yaml[2048];
+        snprintf(yaml, sizeof(yaml), "%s%s", TOLD("", ""), "");
+        char *end = strrchr(yaml, ':');
+        snprintf(end, sizeof(yaml) - (size_t)(end - yaml), ": %s", cases[i].more);
+        struct world_opts o = {.yaml = yaml, .seed = 1, .path = {.delay_ns = 100000}};
+        struct world *w = world_new(&o);
+        world_listen(w, cases[i].port);
+        struct peer *p = world_accept(w);
+        assert_told(p, &cases[i].begins);
+        if (cases[i].asks) {
+            assert_has(peer_expect_through(p, "\r\n\r\n"), "GET /healthz HTTP/1.1\r\n");
+            peer_say(p, OK2);
+        }
+        peer_expect_eof(p);
+        world_free(w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +590,12 @@ int main(void)
         cmocka_unit_test(limits_are_of_each_client_behind_the_source),
         cmocka_unit_test(a_drain_doesnt_wait_for_headers),
         cmocka_unit_test(a_reload_may_take_the_setting_away_meanwhile),
+        cmocka_unit_test(the_origin_is_told_what_we_were_told),
+        cmocka_unit_test(a_told_connection_serves_nobody_else),
+        cmocka_unit_test(an_idle_one_gives_way_when_there_are_as_many_as_may_be),
+        cmocka_unit_test(a_reload_tells_from_then_on),
+        cmocka_unit_test(a_connection_that_was_being_made_meanwhile_is_anybodys),
+        cmocka_unit_test(probes_come_for_themselves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
