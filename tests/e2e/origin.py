@@ -284,6 +284,15 @@ class Scripted:
             time.sleep(0.05)
         return True
 
+    @staticmethod
+    def do_driphead(conn, request, n):
+        """A head that takes n times 50 ms."""
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Slow: " + b"x" * n + b"\r\n\r\n"
+        for byte in head:
+            conn.sendall(bytes([byte]))
+            time.sleep(0.05)
+        return True
+
 
 def echo(conn):
     """Gives back what comes, and the end of it too."""
