@@ -39,8 +39,11 @@ static void each_of(const struct config_listener *list, size_t n, void *context,
     for (size_t i = 0; i < n; i++) {
         const struct config_listener *l = &list[i];
 
-        if (l->tunnel)
+        if (l->tunnel && l->tunnel->upstream)
             each(context, &l->tunnel->upstream);
+        for (size_t j = 0; l->tunnel && j < l->tunnel->nsni; j++)
+            if (l->tunnel->sni[j].upstream)
+                each(context, &l->tunnel->sni[j].upstream);
         for (size_t j = 0; l->http && j < l->http->nroutes; j++)
             if (l->http->routes[j].upstream)
                 each(context, &l->http->routes[j].upstream);
@@ -70,6 +73,28 @@ static int by_precedence(const void *a, const void *b)
     return strcmp(x->path_prefix, y->path_prefix);
 }
 
+/* As config_tunnel.sni; equal ones stay as they are. */
+static bool comes_before(const struct config_sni *x, const struct config_sni *y)
+{
+    if (x->host_kind != y->host_kind)
+        return x->host_kind > y->host_kind;
+    if (x->host_len != y->host_len)
+        return x->host_len > y->host_len;
+    return x->nalpn && !y->nalpn;
+}
+
+static void sort_sni(struct config_tunnel *t)
+{
+    for (size_t i = 1; i < t->nsni; i++) {
+        struct config_sni s = t->sni[i];
+        size_t to = i;
+
+        for (; to > 0 && comes_before(&s, &t->sni[to - 1]); to--)
+            t->sni[to] = t->sni[to - 1];
+        t->sni[to] = s;
+    }
+}
+
 static bool finish_upstream(struct config_upstream *u, struct arena *a)
 {
     struct arena *scratch;
@@ -94,6 +119,8 @@ bool config_finish(struct snapshot *s)
     for (size_t i = 0; i < s->nlisteners; i++) {
         struct config_http *http = s->listeners[i].http;
 
+        if (s->listeners[i].tunnel)
+            sort_sni(s->listeners[i].tunnel);
         if (http)
             qsort(http->routes, http->nroutes, sizeof(http->routes[0]), by_precedence);
     }

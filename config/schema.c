@@ -2,6 +2,7 @@
 #include "config/schema.h"
 #include "config/schema_duties.h"
 #include "config/schema_terms.h"
+#include "config/schema_tunnel.h"
 #include "config/snapshot.h"
 
 static const char *const poll_choices[] = {"adaptive", "busy", NULL};
@@ -235,29 +236,6 @@ static const struct config_key http_keys[] = {
 static const struct config_group http_group = {
     "http", "An HTTP/1.1 reverse proxy.", sizeof(struct config_http), http_keys, NULL, NULL};
 
-static const struct config_key tunnel_timeout_keys[] = {
-    {"idle", CONFIG_VALUE, &config_duration, FIELD(config_tunnel, idle_timeout), .initial = "5m",
-     RANGE(1 * MS, 24 * HR),
-     .doc = "Without a byte in either direction; then both ends are closed."},
-    END,
-};
-static const struct config_group tunnel_timeouts = {
-    "timeouts", "Times of a tunnel.", sizeof(struct config_tunnel), tunnel_timeout_keys, NULL,
-    NULL};
-
-static const struct config_key tunnel_keys[] = {
-    {"upstream", CONFIG_VALUE, &config_reference, FIELD(config_tunnel, upstream), .required = true,
-     .example = "app", .doc = "Name of the upstream at the other end."},
-    {"timeouts", CONFIG_GROUP, .group = &tunnel_timeouts, .doc = "Times of a tunnel."},
-    END,
-};
-static const struct config_group tunnel_group = {"tunnel",
-                                                 "A TCP tunnel: bytes both ways, as they are.",
-                                                 sizeof(struct config_tunnel),
-                                                 tunnel_keys,
-                                                 NULL,
-                                                 NULL};
-
 static const struct config_key listener_limit_keys[] = {
     {"connections", CONFIG_VALUE, &config_integer, FIELD(config_listener, connections),
      .initial = "10000", RANGE(1, 100000000),
@@ -285,7 +263,7 @@ static const struct config_key listener_keys[] = {
     {"limits", CONFIG_GROUP, .group = &listener_limits, .doc = "Limits of the listener."},
     {"http", CONFIG_OPTIONAL, .group = &http_group, FIELD(config_listener, http),
      .doc = "Makes it an HTTP/1.1 reverse proxy."},
-    {"tunnel", CONFIG_OPTIONAL, .group = &tunnel_group, FIELD(config_listener, tunnel),
+    {"tunnel", CONFIG_OPTIONAL, .group = &config_tunnel_group, FIELD(config_listener, tunnel),
      .doc = "Makes it a TCP tunnel."},
     END,
 };

@@ -109,8 +109,8 @@ extern const struct config_type config_integer, config_duration, config_size, co
 /* Text and addresses, types_text.c and types_address.c. */
 extern const struct config_type config_name, config_text, config_phrase, config_token,
     config_field_name, config_device, config_path, config_probe_path, config_socket,
-    config_reference, config_host_pattern, config_path_prefix, config_ip, config_cidr,
-    config_endpoint, config_listen;
+    config_reference, config_host_pattern, config_server_name, config_path_prefix, config_ip,
+    config_cidr, config_endpoint, config_listen;
 /* What the edge's own duties need, types_duties.c. */
 extern const struct config_type config_network, config_rate, config_request_header,
     config_response_header, config_id_header, config_request_value, config_response_value,

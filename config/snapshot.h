@@ -132,8 +132,26 @@ struct config_http {
     uint32_t edit; /* of routes without changes of their own */
 };
 
-struct config_tunnel {
+/* Where TLS goes that is passed on as it is. */
+struct config_sni {
+    enum config_host_kind host_kind;
+    const char *host; /* as config_route's */
+    size_t host_len;
+    const char **alpn; /* one of them must be offered; none: whatever is */
+    size_t nalpn;
     const struct config_upstream *upstream;
+};
+
+enum config_not_tls { CONFIG_NOT_TLS_REFUSE, CONFIG_NOT_TLS_PASS };
+
+struct config_tunnel {
+    const struct config_upstream *upstream; /* NULL: what `sni` doesn't match is reset */
+    struct config_sni *sni; /* most specific first: exact name, longest suffix, any; then those with
+                               protocols; then order in the file */
+    size_t nsni;            /* 0: nothing is looked at */
+    uint64_t hello_timeout; /* for the whole ClientHello */
+    uint32_t hello_size;    /* bytes of it on the wire */
+    enum config_not_tls not_tls;
     uint64_t idle_timeout; /* no byte in either direction */
 };
 

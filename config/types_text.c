@@ -87,6 +87,7 @@ static const char *parse_text(const struct config_key *k, const struct yaml_node
 }
 
 const struct config_type config_text = {.name = "text",
+                                        .plural = "texts",
                                         .expected = "printable ASCII text without spaces",
                                         .pattern = "^[!-~]{1,255}$",
                                         .parse = parse_text,
@@ -322,6 +323,41 @@ const struct config_type config_host_pattern = {
     .parse = parse_host,
     .format = format_host,
     .copy = copy_host};
+
+/* Fills host_kind, host and host_len of an entry of `sni`. */
+static const char *parse_server_name(const struct config_key *k, const struct yaml_node *n,
+                                     struct arena *a, void *sni)
+{
+    struct config_sni *s = sni;
+    struct config_route r = {0};
+    const char *fault = parse_host(k, n, a, &r);
+
+    s->host_kind = r.host_kind;
+    s->host = r.host;
+    s->host_len = r.host_len;
+    return fault;
+}
+
+static void format_server_name(const struct config_key *k, const void *sni, FILE *f)
+{
+    const struct config_sni *s = sni;
+    const struct config_route r = {.host_kind = s->host_kind, .host = s->host};
+
+    format_host(k, &r, f);
+}
+
+static bool copy_server_name(void *sni, struct arena *a)
+{
+    return copy_text(&((struct config_sni *)sni)->host, a);
+}
+
+const struct config_type config_server_name = {
+    .name = "host pattern",
+    .expected = "a host such as www.example.com, *.example.com or *",
+    .pattern = "^(\\*|(\\*\\.)?[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*)$",
+    .parse = parse_server_name,
+    .format = format_server_name,
+    .copy = copy_server_name};
 
 static bool is_unreserved(int c)
 {

@@ -96,6 +96,39 @@ static void check_routes(struct validate *v, const struct config_http *http)
         validate_distinct(v, items, n, "the route for");
 }
 
+static void check_same_names(struct validate *v, const struct config_tunnel *t)
+{
+    struct validate_item *items = validate_items(v, t->nsni);
+    size_t n = 0;
+
+    for (size_t i = 0; items && i < t->nsni; i++) {
+        const struct config_sni *s = &t->sni[i];
+        const struct yaml_node *node = bind_where(v->b, s, "match");
+
+        if (node && !s->nalpn)
+            items[n++] = (struct validate_item){
+                config_say(v->b->scratch, "%s%s", s->host_kind == CONFIG_HOST_EXACT ? "" : "*",
+                           s->host ? s->host : ""),
+                node};
+    }
+    if (items)
+        validate_distinct(v, items, n, "the entry for");
+}
+
+static void check_tunnel(struct validate *v, const struct config_tunnel *t)
+{
+    const struct yaml_node *tunnel = bind_where(v->b, t, "tunnel");
+    const struct yaml_node *pass = bind_where(v->b, &t->not_tls, "not_tls");
+    bool has_upstream = t->upstream || bind_where(v->b, &t->upstream, BIND_FAULTY);
+    bool has_sni = t->nsni || bind_where(v->b, &t->sni, BIND_FAULTY);
+
+    if (tunnel && !has_upstream && !has_sni)
+        bind_fault(v->b, tunnel, "expected upstream or sni, found neither");
+    if (pass && t->not_tls == CONFIG_NOT_TLS_PASS && has_sni && !has_upstream)
+        bind_fault(v->b, pass, "pass goes to the tunnel's upstream, and there is none");
+    check_same_names(v, t);
+}
+
 static void check_header_size(struct validate *v, const struct config_http *http)
 {
     const struct yaml_node *n = bind_where(v->b, &http->header_size, "header_size");
@@ -115,6 +148,8 @@ void validate_listeners(struct validate *v)
         const struct config_listener *l = &v->s->listeners[i];
 
         check_address(v, l);
+        if (l->tunnel)
+            check_tunnel(v, l->tunnel);
         if (!l->http)
             continue;
         check_routes(v, l->http);

@@ -74,6 +74,8 @@ static void print_conn(const json_t *c)
         print_clean(str(request, "host"), 0);
         print_clean(str(request, "target"), 0);
         printf(" (%s)", SPAN(num(request, "since_ms")));
+    } else if (json_is_string(json_object_get(c, "sni"))) {
+        print_clean(str(c, "sni"), 0);
     }
     printf("\n");
 }

@@ -69,15 +69,16 @@ json_t *conn_to_json(unsigned core, const struct conn_info *i)
 {
     return json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "core", (int)core, "client", client(i), "peer", address(i->peer_addr, i->peer_port),
         "local", address(i->local_addr, i->local_port), "listener", text(i->listener), "draining",
         i->draining, "state", conn_state_name(i->state), "age_ms", number(i->age_ns / 1000000),
         "idle_ms", number(i->idle_ns / 1000000), "bytes_in", number(i->bytes_in), "bytes_out",
         number(i->bytes_out), "requests", number(i->requests), "upstream",
         i->upstream[0] ? text(i->upstream) : json_null(), "endpoint",
-        address(i->endpoint_addr, i->endpoint_port), "attempts", number(i->attempts), "request",
-        request_part(i), "tcp", tcp_part(i));
+        address(i->endpoint_addr, i->endpoint_port), "attempts", number(i->attempts), "sni",
+        i->host[0] && !i->method[0] ? text(i->host) : json_null(), "request", request_part(i),
+        "tcp", tcp_part(i));
 }
 
 static int parse_client(const char *s, struct conns_filter *f, char *err, size_t err_len)

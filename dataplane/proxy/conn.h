@@ -61,7 +61,7 @@ struct proxy {
     struct list_node *found; /* the listener that was looked up last, or NULL */
     struct conn_table conns;
     struct slab clients, exchanges, tunnels;
-    struct slab greetings, headers;
+    struct slab greetings, headers, hellos;
     struct client_limits limits;
     struct csprng random;
     struct route_edit **edits, **next_edits; /* by their numbers in the snapshot, from 1 */
@@ -72,6 +72,8 @@ struct proxy {
     const struct exchange *request_of; /* whose; NULL: fields hold something else */
     char *path;                        /* scratch of normalize, as large as the largest head */
     uint32_t path_size;
+    uint8_t *hello; /* scratch of a ClientHello, as large as the largest */
+    uint32_t hello_size;
     struct http_date date;
     int64_t wall_offset;
     unsigned core, cores;

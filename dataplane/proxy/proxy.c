@@ -7,6 +7,7 @@
 #include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/exchange.h"
 #include "dataplane/proxy/greeting.h"
+#include "dataplane/proxy/hello.h"
 #include "dataplane/proxy/listener.h"
 
 void conn_init(struct conn *c, struct listener *l, const struct task_kind *kind,
@@ -75,6 +76,7 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     slab_init(&p->tunnels, tunnel_size(), 0);
     slab_init(&p->greetings, greeting_size(), 0);
     slab_init(&p->headers, sizeof(struct proxy_header), 0);
+    slab_init(&p->hellos, sizeof(struct tunnel_hello), 0);
     struct upstreams_opts uo = {
         .sched = o->sched,
         .tcp = o->tcp,
@@ -109,11 +111,35 @@ void proxy_free(struct proxy *p)
     slab_fini(&p->tunnels);
     slab_fini(&p->greetings);
     slab_fini(&p->headers);
+    slab_fini(&p->hellos);
+    free(p->hello);
     conn_table_fini(&p->conns);
     edits_free(p);
     free(p->fields);
     free(p->path);
     free(p);
+}
+
+static uint32_t largest_hello(const struct config_listener *list, size_t n)
+{
+    uint32_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].tunnel && list[i].tunnel->nsni && list[i].tunnel->hello_size > size)
+            size = list[i].tunnel->hello_size;
+    return size;
+}
+
+static int grow_hello(struct proxy *p, const struct snapshot *s)
+{
+    uint32_t size = largest_hello(s->listeners, s->nlisteners);
+    if (size <= p->hello_size)
+        return 0;
+    uint8_t *more = realloc(p->hello, size);
+    if (!more)
+        return -ENOMEM;
+    p->hello = more;
+    p->hello_size = size;
+    return 0;
 }
 
 /* Scratch space for the largest head that any listener takes. */
@@ -148,6 +174,8 @@ static int grow_scratch(struct proxy *p, const struct snapshot *s)
 int proxy_apply(struct proxy *p, const struct snapshot *s)
 {
     int err = grow_scratch(p, s);
+    if (!err)
+        err = grow_hello(p, s);
     if (!err)
         err = edits_prepare(p, s);
     if (!err)

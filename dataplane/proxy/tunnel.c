@@ -2,9 +2,12 @@
 #include <string.h>
 
 #include "dataplane/proxy/conn.h"
+#include "dataplane/proxy/hello.h"
 
 /* Bytes both ways between a client and an origin; half-close is kept; what one side can't take is
  * left unread on the other, whose window closes. */
+
+#define HELLO_NODES 16 /* of a ClientHello; when it comes in more, they are made fewer */
 
 struct direction {
     struct rope bytes;
@@ -12,6 +15,7 @@ struct direction {
 };
 
 enum tunnel_state {
+    TUNNEL_HELLO, /* waiting for the ClientHello that says where it goes */
     TUNNEL_DIAL,
     TUNNEL_PERMIT,  /* waiting for a permit to open a connection */
     TUNNEL_OPENING, /* it is there */
@@ -22,7 +26,8 @@ enum tunnel_state {
 
 struct tunnel {
     struct conn c;
-    struct upstream *upstream; /* a reference */
+    struct tunnel_hello *hello; /* NULL: goes to one upstream, whatever the bytes */
+    struct upstream *upstream;  /* a reference; NULL in HELLO */
     struct tried tried;
     struct endpoint *ep; /* the one that is dialled or connected; held */
     struct upconn *conn;
@@ -56,6 +61,46 @@ static enum step tunnel_cut(struct tunnel *t)
     stream_abort(t->c.stream);
     t->c.stream = NULL;
     return STEP_DONE;
+}
+
+/* It goes there. */
+static enum step tunnel_route(struct tunnel *t, const struct config_upstream *to)
+{
+    struct proxy *p = proxy_of(t);
+    t->upstream = upstream_get(&p->upstreams, p->snapshot, to);
+    t->upstream->count.requests++;
+    t->c.listener->count.requests++;
+    t->c.task.label = t->upstream->name;
+    t->state = TUNNEL_DIAL;
+    return STEP_AGAIN;
+}
+
+static enum step turn_away(struct tunnel *t, enum turned_away why)
+{
+    t->c.listener->count.turned_away[why]++;
+    return tunnel_cut(t);
+}
+
+static enum step tunnel_hello(struct tunnel *t)
+{
+    const struct config_tunnel *cfg = t->c.listener->cfg->tunnel;
+    struct rope *in = &t->up.bytes;
+    const struct config_upstream *to;
+    enum turned_away why;
+    if (!rope_is_empty(in) && hello_route(t->hello, t->c.listener, in, &to, &why))
+        return to ? tunnel_route(t, to) : turn_away(t, why);
+    if (in->nodes > HELLO_NODES)
+        rope_compact(proxy_of(t)->ropes, in);
+    ssize_t n = stream_read(t->c.stream, &t->c.task, in, RELAY_BYTES);
+    if (n > 0)
+        return STEP_AGAIN;
+    if (n != -EAGAIN)
+        return turn_away(t, TURNED_AWAY_hello_cut);
+    uint64_t due = t->started + cfg->hello_timeout;
+    if (now_of(t) >= due)
+        return turn_away(t, TURNED_AWAY_hello_timeout);
+    sleep_arm(&t->c.timer, &t->c.task, due);
+    return STEP_WAIT;
 }
 
 static enum step tunnel_await(struct tunnel *t)
@@ -171,6 +216,14 @@ static enum step tunnel_queue(struct tunnel *t)
     return tunnel_cut(t);
 }
 
+static void count_bytes(struct tunnel *t, uint64_t sent, uint64_t answered)
+{
+    t->c.listener->count.bytes_in += sent;
+    t->c.listener->count.bytes_out += answered;
+    t->upstream->count.bytes_out += sent;
+    t->upstream->count.bytes_in += answered;
+}
+
 static int tunnel_greet(struct tunnel *t)
 {
     struct proxy_header ends;
@@ -189,6 +242,7 @@ static enum step tunnel_connect(struct tunnel *t)
         endpoint_judge(t->conn->endpoint, ATTEMPT_OK, 0);
         t->state = TUNNEL_OPEN;
         t->moved = now_of(t);
+        count_bytes(t, t->up.bytes.len, 0); /* the ClientHello, and what came with it */
         return STEP_AGAIN;
     }
     if (err == -EAGAIN && now_of(t) < t->connect_due)
@@ -252,14 +306,6 @@ static enum step tunnel_move(struct tunnel *t, struct direction *d, struct strea
     return STEP_AGAIN;
 }
 
-static void count_bytes(struct tunnel *t, uint64_t sent, uint64_t answered)
-{
-    t->c.listener->count.bytes_in += sent;
-    t->c.listener->count.bytes_out += answered;
-    t->upstream->count.bytes_out += sent;
-    t->upstream->count.bytes_in += answered;
-}
-
 static enum step tunnel_open(struct tunnel *t)
 {
     struct stream *client = t->c.stream, *origin = t->conn->stream;
@@ -280,11 +326,23 @@ static enum step tunnel_open(struct tunnel *t)
     return STEP_WAIT;
 }
 
+static enum step tunnel_step(struct tunnel *t)
+{
+    switch ((enum tunnel_state)t->state) {
+    case TUNNEL_OPEN:
+        return tunnel_open(t);
+    case TUNNEL_HELLO:
+        return tunnel_hello(t);
+    default:
+        return tunnel_begin(t);
+    }
+}
+
 static enum poll tunnel_poll(struct task *task)
 {
     struct tunnel *t = container_of(task, struct tunnel, c.task);
     do {
-        switch (t->state == TUNNEL_OPEN ? tunnel_open(t) : tunnel_begin(t)) {
+        switch (tunnel_step(t)) {
         case STEP_AGAIN:
             break;
         case STEP_WAIT:
@@ -303,7 +361,10 @@ static void tunnel_drop(struct task *task)
     rope_clear(p->ropes, &t->up.bytes);
     rope_clear(p->ropes, &t->down.bytes);
     tunnel_let_go(t);
-    upstream_put(t->upstream);
+    if (t->upstream)
+        upstream_put(t->upstream);
+    if (t->hello)
+        slab_put(&p->hellos, t->hello);
     conn_fini(&t->c);
     slab_put(&p->tunnels, t);
 }
@@ -313,8 +374,14 @@ const struct task_kind tunnel_kind = {"tunnel", tunnel_poll, tunnel_drop, sizeof
 void tunnel_info(const struct conn *c, struct conn_info *to)
 {
     const struct tunnel *t = container_of(c, struct tunnel, c);
-    to->state = t->state == TUNNEL_OPEN ? CONN_STATE_tunnel : CONN_STATE_dialing;
+    to->state = t->state == TUNNEL_OPEN    ? CONN_STATE_tunnel
+                : t->state == TUNNEL_HELLO ? CONN_STATE_hello
+                                           : CONN_STATE_dialing;
     to->attempts = t->attempts;
+    if (t->hello)
+        record_text(to->host, sizeof(to->host), t->hello->name, strlen(t->hello->name));
+    if (!t->upstream)
+        return;
     record_text(to->upstream, sizeof(to->upstream), t->upstream->name, strlen(t->upstream->name));
     if (!t->conn)
         return;
@@ -329,16 +396,22 @@ size_t tunnel_size(void)
 
 bool tunnel_start(struct listener *l, const struct arrival *a)
 {
+    const struct config_tunnel *cfg = l->cfg->tunnel;
     struct proxy *p = l->proxy;
-    struct tunnel *t = slab_get_zeroed(&p->tunnels);
-    if (!t)
+    struct tunnel_hello *hello = cfg->nsni ? slab_get_zeroed(&p->hellos) : NULL;
+    struct tunnel *t = cfg->nsni && !hello ? NULL : slab_get_zeroed(&p->tunnels);
+    if (!t) {
+        if (hello)
+            slab_put(&p->hellos, hello);
         return false;
-    t->upstream = upstream_get(&p->upstreams, p->snapshot, l->cfg->tunnel->upstream);
-    t->upstream->count.requests++;
-    l->count.requests++;
+    }
     conn_init(&t->c, l, &tunnel_kind, a);
     struct inet_end client = conn_client(&t->c);
     t->hash = inet_hash(&client);
-    t->c.task.label = t->upstream->name;
+    t->started = now_of(t);
+    t->hello = hello;
+    t->state = TUNNEL_HELLO;
+    if (!hello)
+        tunnel_route(t, cfg->upstream);
     return true;
 }

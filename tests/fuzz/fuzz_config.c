@@ -101,7 +101,13 @@ static void check_built(const struct snapshot *base, const struct snapshot *runn
 
         CHECK(config_listener_is_same(l, snapshot_listener(running, l->name)));
         CHECK(!open || !config_listener_is_same(l, open));
-        CHECK(l->http || snapshot_upstream(s, l->tunnel->upstream->name) == l->tunnel->upstream);
+        const struct config_upstream *to = l->tunnel ? l->tunnel->upstream : NULL;
+        CHECK(!to || snapshot_upstream(s, to->name) == to);
+        CHECK(l->http || to || l->tunnel->nsni);
+        for (size_t k = 0; l->tunnel && k < l->tunnel->nsni; k++) {
+            to = l->tunnel->sni[k].upstream;
+            CHECK(snapshot_upstream(s, to->name) == to);
+        }
     }
     snapshot_free(s);
 }
