@@ -26,6 +26,7 @@ import cases_http  # noqa: F401
 import cases_life  # noqa: F401
 import cases_policies  # noqa: F401
 import cases_port  # noqa: F401
+import cases_proxied  # noqa: F401
 import cases_reload  # noqa: F401
 import cases_seeing  # noqa: F401
 import cases_stalls  # noqa: F401
