@@ -52,9 +52,11 @@ void conn_ends(const struct conn *c, struct proxy_header *ret_ends)
 
 struct inet_end conn_client(const struct conn *c)
 {
-    struct proxy_header ends;
-    conn_ends(c, &ends);
-    return ends.client;
+    struct stream_info info;
+    if (c->via)
+        return c->via->client;
+    stream_get_info(c->stream, &info);
+    return (struct inet_end){.addr = info.peer_addr, .port = info.peer_port};
 }
 
 struct proxy *proxy_new(const struct proxy_opts *o)

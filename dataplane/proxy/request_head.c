@@ -78,6 +78,12 @@ static void format_time_left(const struct exchange *x, char text[HTTP_DEADLINE_T
         http_deadline_format_ms(left, text);
 }
 
+/* Who has sent it to us, be it a proxy; the record tells, but for a client that was named. */
+static struct inet_end sender_of(const struct exchange *x)
+{
+    return x->record.client_port ? record_end(&x->record) : conn_client(&x->client->c);
+}
+
 int exchange_write_head(struct exchange *x)
 {
     const struct config_http *http = client_http(x->client);
@@ -85,7 +91,7 @@ int exchange_write_head(struct exchange *x)
     char addr[INET_TEXT], host[INET_TEXT + 6] = "";
     if (!head)
         return -EINVAL;
-    struct inet_end sender = conn_client(&x->client->c);
+    struct inet_end sender = sender_of(x);
     inet_format(addr, &sender);
     if (!http_head_has(head, HTTP_H_HOST))
         format_endpoint(host, sizeof(host), x->conn->endpoint);
