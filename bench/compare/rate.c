@@ -1,10 +1,11 @@
 /* An open-loop HTTP client: requests leave at a fixed rate whatever the answers do.
  *
- *     rate ADDRESS PORT PATH CONNECTIONS RATE SECONDS
+ *     rate ADDRESS PORT PATH CONNECTIONS RATE SECONDS [tls NAME]
  *
  * Request i is due at start + i / RATE and goes to the next connection in turn; a connection that
  * still waits for an answer queues it. Latency counts from when a request was due, so that a slow
- * answer isn't hidden by the requests it kept from being sent. Prints one JSON object.
+ * answer isn't hidden by the requests it kept from being sent. With `tls` the connections shake
+ * hands before the first request is due; nothing is verified. Prints one JSON object.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,6 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
 #define MAX_CONNECTIONS 4096
 #define MAX_QUEUED      4096
 #define NS              1000000000ull
@@ -28,6 +32,8 @@
 
 struct connection {
     int fd;
+    SSL *ssl;                 /* NULL: plain */
+    bool shaking;             /* hands: it can't send yet */
     bool waiting;             /* a request is out */
     uint64_t due[MAX_QUEUED]; /* ring of the requests this connection owes */
     uint32_t head, tail;
@@ -49,6 +55,9 @@ struct run {
     uint64_t max;        /* requests of the whole run */
     struct connection *conns;
     int epoll;
+    SSL_CTX *ctx; /* NULL: plain */
+    const char *name;
+    unsigned shaking;
 };
 
 static uint64_t now_ns(void)
@@ -78,6 +87,36 @@ static void conn_open(struct run *r, struct connection *c)
     c->have = 0;
     if (epoll_ctl(r->epoll, EPOLL_CTL_ADD, c->fd, &e) != 0)
         die("epoll_ctl");
+    if (!r->ctx)
+        return;
+    c->ssl = SSL_new(r->ctx);
+    if (!c->ssl || !SSL_set_fd(c->ssl, c->fd) || !SSL_set_tlsext_host_name(c->ssl, r->name))
+        die("SSL_new");
+    SSL_set_connect_state(c->ssl);
+    SSL_do_handshake(c->ssl);
+    c->shaking = true;
+    r->shaking++;
+}
+
+/* What fits into the socket's buffer always fits: a request is small. */
+static bool send_all(struct connection *c, const char *text, size_t len)
+{
+    if (c->ssl)
+        return SSL_write(c->ssl, text, (int)len) == (int)len;
+    return send(c->fd, text, len, MSG_NOSIGNAL) == (ssize_t)len;
+}
+
+/* As recv(); -1 with EAGAIN: nothing yet. */
+static ssize_t receive(struct connection *c, char *to, size_t size)
+{
+    if (!c->ssl)
+        return recv(c->fd, to, size, 0);
+    int n = SSL_read(c->ssl, to, (int)size);
+    if (n > 0)
+        return n;
+    errno = SSL_get_error(c->ssl, n) == SSL_ERROR_WANT_READ ? EAGAIN : EPROTO;
+    ERR_clear_error();
+    return -1;
 }
 
 /* A request that got no whole answer is an error; the connection starts anew. */
@@ -87,17 +126,23 @@ static void conn_fail(struct run *r, struct connection *c)
         r->errors++;
         c->head++;
     }
+    if (c->shaking)
+        r->shaking--;
+    c->shaking = false;
+    SSL_free(c->ssl);
+    c->ssl = NULL;
+    ERR_clear_error();
     close(c->fd);
     conn_open(r, c);
 }
 
 static void conn_send(struct run *r, struct connection *c)
 {
-    if (c->waiting || c->head == c->tail)
+    if (c->waiting || c->shaking || c->head == c->tail)
         return;
     c->waiting = true;
     r->sent++;
-    if (send(c->fd, r->request, r->request_len, MSG_NOSIGNAL) != (ssize_t)r->request_len)
+    if (!send_all(c, r->request, r->request_len))
         conn_fail(r, c);
 }
 
@@ -129,15 +174,29 @@ static ssize_t parse_head(struct connection *c)
     return end + 4 - c->buf;
 }
 
-static void conn_read(struct run *r, struct connection *c)
+static void conn_shake(struct run *r, struct connection *c)
 {
-    ssize_t n = recv(c->fd, c->buf + c->have, sizeof(c->buf) - c->have, 0);
+    int n = SSL_do_handshake(c->ssl);
+    if (n == 1) {
+        c->shaking = false;
+        r->shaking--;
+        conn_send(r, c);
+    } else if (SSL_get_error(c->ssl, n) != SSL_ERROR_WANT_READ) {
+        r->errors++;
+        conn_fail(r, c);
+    }
+}
+
+/* False: there is no more for now. */
+static bool conn_read_some(struct run *r, struct connection *c)
+{
+    ssize_t n = receive(c, c->buf + c->have, sizeof(c->buf) - c->have);
 
     if (n < 0 && errno == EAGAIN)
-        return;
+        return false;
     if (n <= 0) {
         conn_fail(r, c);
-        return;
+        return false;
     }
     c->have += (size_t)n;
     if (!c->in_body) {
@@ -145,19 +204,30 @@ static void conn_read(struct run *r, struct connection *c)
         if (head < 0)
             conn_fail(r, c);
         if (head <= 0)
-            return;
+            return head == 0;
         c->in_body = true;
         c->have -= (size_t)head;
         memmove(c->buf, c->buf + head, c->have);
     }
     if (c->have > c->body_left) {
         conn_fail(r, c);
-        return;
+        return false;
     }
     c->body_left -= c->have;
     c->have = 0;
     if (c->body_left == 0)
         conn_answered(r, c);
+    return true;
+}
+
+/* OpenSSL may hold bytes that the socket no longer tells of: to the end. */
+static void conn_read(struct run *r, struct connection *c)
+{
+    if (c->shaking)
+        conn_shake(r, c);
+    else
+        while (conn_read_some(r, c) && c->ssl)
+            ;
 }
 
 static uint64_t due_at(const struct run *r, uint64_t i)
@@ -201,6 +271,24 @@ static void loop(struct run *r)
     }
 }
 
+/* Before the first request is due. */
+static void wait_for_hands(struct run *r)
+{
+    struct epoll_event events[256];
+    uint64_t end = now_ns() + 60 * NS;
+
+    while (r->shaking) {
+        int n = epoll_wait(r->epoll, events, 256, 1000);
+        for (int i = 0; i < n; i++)
+            conn_read(r, events[i].data.ptr);
+        if (now_ns() > end) {
+            fprintf(stderr, "rate: %u connections don't get through their handshake\n", r->shaking);
+            exit(1);
+        }
+    }
+    r->errors = 0;
+}
+
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -227,9 +315,15 @@ int main(int argc, char **argv)
 {
     static struct run r;
 
-    if (argc != 7) {
-        fprintf(stderr, "usage: rate ADDRESS PORT PATH CONNECTIONS RATE SECONDS\n");
+    if (argc != 7 && !(argc == 9 && strcmp(argv[7], "tls") == 0)) {
+        fprintf(stderr, "usage: rate ADDRESS PORT PATH CONNECTIONS RATE SECONDS [tls NAME]\n");
         return 2;
+    }
+    if (argc == 9) {
+        r.ctx = SSL_CTX_new(TLS_client_method());
+        r.name = argv[8];
+        if (!r.ctx)
+            die("SSL_CTX_new");
     }
     r.address.sin_family = AF_INET;
     r.address.sin_port = htons((uint16_t)atoi(argv[2]));
@@ -256,6 +350,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < r.nconns; i++)
         conn_open(&r, &r.conns[i]);
     prctl(PR_SET_TIMERSLACK, 1);
+    wait_for_hands(&r);
     r.start = now_ns() + NS / 100;
     r.end = r.start + (uint64_t)(seconds * (double)NS);
     loop(&r);
