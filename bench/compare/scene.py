@@ -154,6 +154,8 @@ class OtherMillrace(MillraceProxy):
 class Peer:
     """A proxy on the kernel's TCP, in a network of its own behind an equal wire."""
 
+    cpus = str(PROXY_CPU)
+
     def __init__(self, folder, command):
         self.holder = Process(["unshare", "--net", "sleep", "infinity"],
                               os.path.join(folder, "holder.log"))
@@ -168,7 +170,7 @@ class Peer:
         sh(*inside, "ip", "link", "set", "lo", "up")
         sh(*inside, "ip", "addr", "add", f"{OURS}/24", "dev", FAR)
         sh(*inside, "ip", "link", "set", FAR, "up")
-        self.process = Process([*inside, "taskset", "-c", str(PROXY_CPU), *command],
+        self.process = Process([*inside, "taskset", "-c", self.cpus, *command],
                                os.path.join(folder, f"{self.name}.log"))
         self.pid = self.process.pid
         self.is_ready()
