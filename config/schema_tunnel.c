@@ -69,6 +69,8 @@ static const struct config_key tunnel_keys[] = {
      .doc = "Goes by the name in the TLS ClientHello, which is passed on untouched."},
     {"hello", CONFIG_GROUP, .group = &hello_group, .doc = "The ClientHello that `sni` goes by."},
     {"timeouts", CONFIG_GROUP, .group = &timeouts, .doc = "Times of a tunnel."},
+    {"access_log", CONFIG_VALUE, &config_boolean, FIELD(config_tunnel, access_log),
+     .initial = "true", .doc = "Whether tunnels are written to `log.access`, each when it ends."},
     END,
 };
 const struct config_group config_tunnel_group = {"tunnel",

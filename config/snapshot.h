@@ -153,6 +153,7 @@ struct config_tunnel {
     uint32_t hello_size;    /* bytes of it on the wire */
     enum config_not_tls not_tls;
     uint64_t idle_timeout; /* no byte in either direction */
+    bool access_log;
 };
 
 struct config_listener {

@@ -181,9 +181,12 @@ static inline uint64_t client_now(const struct client *c)
 
 /* Copies as much as fits, NUL-terminated. */
 void record_text(char *to, size_t size, const char *from, size_t len);
-/* Fills in what is known from the connection alone. */
+/* Fills in what is known from the connection alone; the rest is empty. */
+void record_conn(struct access_record *r, const struct listener *l, const struct inet_end *client);
 void record_init(struct access_record *r, const struct client *c);
 void record_request(struct access_record *r, const struct client *c, const struct http_head *head);
+/* Adds the times, and puts it into the log's ring. */
+void record_put(struct access_record *r, struct proxy *p, uint64_t started, enum access_reason why);
 /* Counts the exchange against its listener and puts the record into the log's ring. */
 void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
                    enum access_reason why);

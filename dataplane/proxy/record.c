@@ -11,18 +11,23 @@ void record_text(char *to, size_t size, const char *from, size_t len)
 }
 
 /* Written anew for each request, so only the fixed part is cleared. */
+void record_conn(struct access_record *r, const struct listener *l, const struct inet_end *client)
+{
+    memset(r, 0, offsetof(struct access_record, method));
+    r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
+    record_text(r->listener, sizeof(r->listener), l->name, strlen(l->name));
+    r->client_addr = client->addr;
+    r->client_port = client->port;
+    r->has_ip6 = client->is_ip6;
+    if (client->is_ip6)
+        memcpy(r->client_ip6, client->ip6, sizeof(r->client_ip6));
+}
+
 void record_init(struct access_record *r, const struct client *c)
 {
     struct inet_end client = conn_client(&c->c);
-    memset(r, 0, offsetof(struct access_record, method));
-    r->method[0] = r->upstream[0] = r->host[0] = r->target[0] = 0;
-    record_text(r->listener, sizeof(r->listener), c->c.listener->name, strlen(c->c.listener->name));
+    record_conn(r, c->c.listener, &client);
     r->http_error = c->head.scan.error; /* a head that found no end */
-    r->client_addr = client.addr;
-    r->client_port = client.port;
-    r->has_ip6 = client.is_ip6;
-    if (client.is_ip6)
-        memcpy(r->client_ip6, client.ip6, sizeof(r->client_ip6));
 }
 
 struct inet_end record_end(const struct access_record *r)
@@ -58,12 +63,20 @@ void record_request(struct access_record *r, const struct client *c, const struc
     record_text(r->target, sizeof(r->target), http_head_at(head, head->target), head->target.len);
 }
 
+void record_put(struct access_record *r, struct proxy *p, uint64_t started, enum access_reason why)
+{
+    uint64_t now = sched_now(p->sched);
+    r->reason = (uint8_t)why;
+    r->duration_ns = now - started;
+    r->wall_ns = (uint64_t)((int64_t)now + p->wall_offset);
+    access_ring_put(p->log, r);
+}
+
 void record_finish(struct access_record *r, struct client *c, uint64_t started, int status,
                    enum access_reason why)
 {
     struct listener_counters *count = &c->c.listener->count;
     struct proxy *p = client_proxy(c);
-    uint64_t now = sched_now(p->sched);
     c->requests++;
     count->requests++;
     count->bytes_in += r->bytes_in;
@@ -72,10 +85,7 @@ void record_finish(struct access_record *r, struct client *c, uint64_t started, 
     if (!client_http(c)->access_log)
         return;
     r->status = (uint16_t)status;
-    r->reason = (uint8_t)why;
-    r->duration_ns = now - started;
-    r->wall_ns = (uint64_t)((int64_t)now + p->wall_offset);
-    access_ring_put(p->log, r);
+    record_put(r, p, started, why);
 }
 
 const char *proxy_date(struct proxy *p)

@@ -38,8 +38,13 @@ struct tunnel {
     struct direction up, down;
     uint64_t hash; /* of the client's address */
     uint64_t started, connect_due, moved;
+    uint64_t sent, answered; /* bytes */
+    struct inet_end client;
+    uint32_t last_addr; /* of the endpoint that was tried last; 0: none was */
+    uint16_t last_port;
     uint8_t state;
     uint8_t attempts;
+    uint8_t why; /* enum access_reason: how it has ended */
 };
 
 static struct proxy *proxy_of(const struct tunnel *t)
@@ -53,8 +58,9 @@ static uint64_t now_of(const struct tunnel *t)
 }
 
 /* A broken side breaks the other: the peer must not take the rest for the whole. */
-static enum step tunnel_cut(struct tunnel *t)
+static enum step tunnel_cut(struct tunnel *t, enum access_reason why)
 {
+    t->why = (uint8_t)why;
     if (t->conn)
         pool_discard(t->conn, true);
     t->conn = NULL;
@@ -78,7 +84,7 @@ static enum step tunnel_route(struct tunnel *t, const struct config_upstream *to
 static enum step turn_away(struct tunnel *t, enum turned_away why)
 {
     t->c.listener->count.turned_away[why]++;
-    return tunnel_cut(t);
+    return tunnel_cut(t, ACCESS_client_gone); /* there is no record of what wasn't routed */
 }
 
 static enum step tunnel_hello(struct tunnel *t)
@@ -133,6 +139,21 @@ static enum step tunnel_again(struct tunnel *t)
     return STEP_AGAIN;
 }
 
+/* How a wait for a permit came to nothing. */
+static enum access_reason refused(int err)
+{
+    switch (err) {
+    case -EBUSY:
+        return ACCESS_queue_full;
+    case -ETIMEDOUT:
+        return ACCESS_queue_timeout;
+    case -ECANCELED:
+        return ACCESS_queue_shed;
+    default:
+        return ACCESS_no_endpoint;
+    }
+}
+
 static enum step tunnel_permit(struct tunnel *t)
 {
     bool upstreams = t->conn_from == t->upstream->limiter.side.connections;
@@ -149,7 +170,7 @@ static enum step tunnel_permit(struct tunnel *t)
         return tunnel_again(t);
     }
     if (err)
-        return tunnel_cut(t);
+        return tunnel_cut(t, refused(err));
     t->state = TUNNEL_OPENING;
     return STEP_AGAIN;
 }
@@ -183,7 +204,7 @@ static enum step tunnel_acquire(struct tunnel *t)
             endpoint_judge(t->ep, ATTEMPT_FAILED, 0);
         return tunnel_again(t);
     default:
-        return tunnel_cut(t);
+        return tunnel_cut(t, ACCESS_no_memory);
     }
 }
 
@@ -191,9 +212,11 @@ static enum step tunnel_dial(struct tunnel *t)
 {
     struct endpoint *ep = upstream_pick(t->upstream, t->hash, &t->tried);
     if (!ep || t->attempts >= MAX_ATTEMPTS)
-        return tunnel_cut(t);
+        return tunnel_cut(t, ep || t->attempts ? ACCESS_connect_failed : ACCESS_no_endpoint);
     endpoint_hold(ep);
     t->ep = ep;
+    t->last_addr = ep->addr;
+    t->last_port = ep->port;
     t->attempts++;
     t->upstream->count.attempts++;
     return tunnel_acquire(t);
@@ -213,11 +236,13 @@ static enum step tunnel_queue(struct tunnel *t)
     if (now_of(t) < t->connect_due)
         return tunnel_await(t);
     t->upstream->count.pool_timeout++;
-    return tunnel_cut(t);
+    return tunnel_cut(t, ACCESS_pool_timeout);
 }
 
 static void count_bytes(struct tunnel *t, uint64_t sent, uint64_t answered)
 {
+    t->sent += sent;
+    t->answered += answered;
     t->c.listener->count.bytes_in += sent;
     t->c.listener->count.bytes_out += answered;
     t->upstream->count.bytes_out += sent;
@@ -237,7 +262,7 @@ static enum step tunnel_connect(struct tunnel *t)
 {
     int err = stream_status(t->conn->stream);
     if (err == 0 && tunnel_greet(t) != 0)
-        return tunnel_cut(t);
+        return tunnel_cut(t, ACCESS_no_memory);
     if (err == 0) {
         endpoint_judge(t->conn->endpoint, ATTEMPT_OK, 0);
         t->state = TUNNEL_OPEN;
@@ -256,7 +281,7 @@ static enum step tunnel_connect(struct tunnel *t)
 static enum step tunnel_begin(struct tunnel *t)
 {
     if (stream_status(t->c.stream) < 0)
-        return tunnel_cut(t);
+        return tunnel_cut(t, ACCESS_client_gone);
     stream_watch(t->c.stream, &t->c.task);
     switch ((enum tunnel_state)t->state) {
     case TUNNEL_DIAL:
@@ -314,14 +339,17 @@ static enum step tunnel_open(struct tunnel *t)
     enum step down = tunnel_move(t, &t->down, origin, client, &answered);
     count_bytes(t, sent, answered);
     if (up == STEP_DONE || down == STEP_DONE)
-        return tunnel_cut(t);
-    if (t->up.ended && t->down.ended)
+        return tunnel_cut(t,
+                          stream_status(client) < 0 ? ACCESS_client_gone : ACCESS_upstream_reset);
+    if (t->up.ended && t->down.ended) {
+        t->why = ACCESS_ok;
         return STEP_DONE;
+    }
     if (up == STEP_AGAIN || down == STEP_AGAIN)
         return STEP_AGAIN;
     uint64_t due = t->moved + t->c.listener->cfg->tunnel->idle_timeout;
     if (now_of(t) >= due)
-        return tunnel_cut(t);
+        return tunnel_cut(t, ACCESS_tunnel_idle);
     sleep_arm(&t->c.timer, &t->c.task, due);
     return STEP_WAIT;
 }
@@ -354,10 +382,29 @@ static enum poll tunnel_poll(struct task *task)
     return POLL_PENDING;
 }
 
+/* Of one that had somewhere to go. */
+static void tunnel_record(struct tunnel *t)
+{
+    struct access_record r;
+    record_conn(&r, t->c.listener, &t->client);
+    r.bytes_in = t->sent;
+    r.bytes_out = t->answered;
+    r.upstream_addr = t->last_addr;
+    r.upstream_port = t->last_port;
+    r.attempts = t->attempts;
+    record_text(r.upstream, sizeof(r.upstream), t->upstream->name, strlen(t->upstream->name));
+    if (t->hello)
+        record_text(r.host, sizeof(r.host), t->hello->name, strlen(t->hello->name));
+    record_put(&r, proxy_of(t), t->started, t->why);
+}
+
 static void tunnel_drop(struct task *task)
 {
     struct tunnel *t = container_of(task, struct tunnel, c.task);
     struct proxy *p = proxy_of(t);
+    const struct config_listener *cfg = t->c.listener->cfg;
+    if (t->upstream && cfg && cfg->tunnel->access_log)
+        tunnel_record(t);
     rope_clear(p->ropes, &t->up.bytes);
     rope_clear(p->ropes, &t->down.bytes);
     tunnel_let_go(t);
@@ -406,8 +453,9 @@ bool tunnel_start(struct listener *l, const struct arrival *a)
         return false;
     }
     conn_init(&t->c, l, &tunnel_kind, a);
-    struct inet_end client = conn_client(&t->c);
-    t->hash = inet_hash(&client);
+    t->client = conn_client(&t->c);
+    t->hash = inet_hash(&t->client);
+    t->why = ACCESS_shutdown; /* unless it ends by itself */
     t->started = now_of(t);
     t->hello = hello;
     t->state = TUNNEL_HELLO;

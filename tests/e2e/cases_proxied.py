@@ -318,3 +318,5 @@ def passthrough(_):
         one = [c for c in conns["connections"] if c["sni"]]
         equal([(c["sni"], c["upstream"], c["state"]) for c in one], [("a.test", "tls_a", "tunnel")], "conns")
         raw.close()
+        until(lambda: [r for r in b.log() if r["listener"] == "sni" and r["host"] == "x.y.b.test"
+                       and r["reason"] == "ok"], 5, "a record of a tunnel")

@@ -332,6 +332,72 @@ static void the_next_endpoint_gets_it_whole(void **state)
     world_free(w);
 }
 
+static void each_tunnel_is_recorded_when_it_ends(void **state)
+{
+    struct world *w = start(NAMES("    proxy_protocol: { from: [" WORLD_CLIENT "] }\n",
+                                  DEFAULT "      timeouts: { idle: 10s }\n"));
+    static const enum access_reason whys[] = {ACCESS_ok, ACCESS_client_gone, ACCESS_upstream_reset,
+                                              ACCESS_tunnel_idle};
+    make("x.Example", NULL, 16384);
+    for (unsigned i = 0; i < 4; i++) {
+        struct peer *c = world_connect(w, 443);
+        peer_say(c, "PROXY TCP6 2001:db8::1 2001:db8::2 40000 443\r\n");
+        peer_send(c, wire.bytes, wire.len);
+        struct peer *o = world_accept(w);
+        expect_bytes(o, wire.bytes, wire.len);
+        peer_say(o, "back");
+        peer_expect(c, "back");
+        if (whys[i] == ACCESS_ok) {
+            peer_close(c);
+            peer_expect_eof(o);
+            peer_close(o);
+        } else if (whys[i] != ACCESS_tunnel_idle) {
+            peer_abort(whys[i] == ACCESS_client_gone ? c : o);
+        }
+        world_sleep(w, whys[i] == ACCESS_tunnel_idle ? 11 * WORLD_S : 100 * WORLD_MS);
+        struct access_record r = record(w);
+        assert_string_equal(access_reason_name(r.reason), access_reason_name(whys[i]));
+        assert_string_equal(r.host, "x.example");
+        assert_string_equal(r.listener, "tls");
+        assert_string_equal(r.upstream, "b");
+        assert_string_equal(r.method, "");
+        assert_true(r.has_ip6);
+        assert_int_equal(r.client_port, 40000);
+        assert_int_equal(r.upstream_addr, inet_addr(WORLD_ORIGIN));
+        assert_int_equal(r.upstream_port, 9002);
+        assert_int_equal(r.attempts, 1);
+        assert_int_equal(r.status, 0);
+        assert_int_equal(r.bytes_in, wire.len);
+        assert_int_equal(r.bytes_out, 4);
+        assert_in_range(r.duration_ns, WORLD_MS / 10, 12 * WORLD_S);
+    }
+    /* What is turned away before it has anywhere to go is only counted. */
+    struct peer *c = world_connect(w, 443);
+    peer_say(c, "PROXY UNKNOWN\r\nGET / HTTP/1.1\r\n");
+    peer_expect_error(c, -ECONNRESET);
+    struct access_record r;
+    assert_false(access_ring_take(core_access_ring(w->cores[0]), &r));
+    world_free(w);
+}
+
+static void a_tunnel_that_comes_to_nothing_says_why(void **state)
+{
+    struct world *w = start(NAMES("", DEFAULT));
+    make("a.example", NULL, 16384);
+    world_unlisten(w, 9001);
+    struct peer *c = world_connect(w, 443);
+    peer_send(c, wire.bytes, wire.len);
+    peer_expect_error(c, -ECONNRESET);
+    assert_recorded(w, 0, ACCESS_connect_failed);
+    world_reload(w, NAMES("", DEFAULT "      access_log: false\n"));
+    c = world_connect(w, 443);
+    peer_send(c, wire.bytes, wire.len);
+    peer_expect_error(c, -ECONNRESET);
+    struct access_record r;
+    assert_false(access_ring_take(core_access_ring(w->cores[0]), &r));
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +411,8 @@ int main(void)
         cmocka_unit_test(the_origin_is_told_the_client_before_the_hello),
         cmocka_unit_test(a_reload_may_change_the_entries_meanwhile),
         cmocka_unit_test(the_next_endpoint_gets_it_whole),
+        cmocka_unit_test(each_tunnel_is_recorded_when_it_ends),
+        cmocka_unit_test(a_tunnel_that_comes_to_nothing_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,7 +224,8 @@ static void access_log(FILE *f)
 {
     fputs(
         "\n## The access log\n\n"
-        "A record for every request of an HTTP listener, where `access_log` is on. It goes to\n"
+        "A record for every request of an HTTP listener, and for every tunnel when it ends, where\n"
+        "`access_log` is on. It goes to\n"
         "`log.access`, in the format that `log.format` says:\n\n"
         "- `json`: an object a line, with the keys below in this order. Bytes over 0x7f are taken "
         "for\n"
