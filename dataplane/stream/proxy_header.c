@@ -237,11 +237,12 @@ static void v1_text(char to[INET_TEXT], const struct inet_end *e, bool ip6)
 
 static size_t v1_write(const struct proxy_header *h, char *to)
 {
+    static const char unknown[15] = "PROXY UNKNOWN\r\n";
     char client[INET_TEXT], local[INET_TEXT], line[V1_MAX + 1];
     bool ip6 = is_ip6(h);
     if (h->local) {
-        memcpy(to, "PROXY UNKNOWN\r\n", 15);
-        return 15;
+        memcpy(to, unknown, sizeof(unknown));
+        return sizeof(unknown);
     }
     v1_text(client, &h->client, ip6);
     v1_text(local, &h->to, ip6);
