@@ -42,6 +42,7 @@ struct listener {
     bool http;
     bool draining;                     /* gone from the configuration: it ends with its last one */
     bool is_new, is_opened;            /* between listeners_prepare() and what follows it */
+    bool is_listed;                    /* in the snapshot that is being adopted */
     const struct config_listener *cfg; /* of the snapshot in force */
     uint8_t deadline_id;               /* enum http_header_id of cfg's deadline header */
     struct tcp_listener *tcp;          /* NULL: not open (any more) */

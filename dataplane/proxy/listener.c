@@ -219,6 +219,7 @@ static void set_config(struct listener *l, const struct config_listener *cfg)
 {
     const char *deadline = cfg->http ? cfg->http->deadline_header : NULL;
     l->cfg = cfg;
+    l->is_listed = true;
     l->deadline_id =
         deadline ? (uint8_t)http_header_find_id(deadline, strlen(deadline)) : HTTP_H_OTHER;
 }
@@ -258,7 +259,7 @@ static void give_socket(struct listener *from, struct listener *to)
 
 static bool is_going(const struct listener *l)
 {
-    return l->draining || !l->cfg;
+    return l->draining || !l->is_listed;
 }
 
 static void move_sockets(struct proxy *p)
@@ -295,7 +296,7 @@ static void close_going(struct proxy *p)
 
 void listeners_commit(struct proxy *p, const struct snapshot *s)
 {
-    list_for_each(n, &p->listeners) container_of(n, struct listener, node)->cfg = NULL;
+    list_for_each(n, &p->listeners) container_of(n, struct listener, node)->is_listed = false;
     for (size_t i = 0; i < s->nlisteners; i++)
         keep_open(p, &s->listeners[i]);
     for (size_t i = 0; i < s->ndraining; i++)
@@ -303,7 +304,7 @@ void listeners_commit(struct proxy *p, const struct snapshot *s)
     list_for_each(n, &p->listeners)
     {
         struct listener *l = container_of(n, struct listener, node);
-        if (!l->cfg)
+        if (!l->is_listed) /* it still has what it knew, until its connections are cut */
             l->draining = false;
     }
     move_sockets(p);

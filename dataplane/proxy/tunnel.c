@@ -402,8 +402,7 @@ static void tunnel_drop(struct task *task)
 {
     struct tunnel *t = container_of(task, struct tunnel, c.task);
     struct proxy *p = proxy_of(t);
-    const struct config_listener *cfg = t->c.listener->cfg;
-    if (t->upstream && cfg && cfg->tunnel->access_log)
+    if (t->upstream && t->c.listener->cfg->tunnel->access_log)
         tunnel_record(t);
     rope_clear(p->ropes, &t->up.bytes);
     rope_clear(p->ropes, &t->down.bytes);

@@ -355,6 +355,27 @@ static void a_core_without_memory_stays_with_what_it_has(void **state)
     world_free(w);
 }
 
+/* As control would never have it: it keeps a listener in the snapshot as long as it has clients. */
+static void what_a_snapshot_does_not_list_at_all_is_cut(void **state)
+{
+    struct world *w = start_with(HEAD WEB RAW UPS UP_RAW, 1);
+    struct peer *c = world_connect(w, 80), *t = world_connect(w, 81);
+    peer_say(c, GET);
+    peer_say(t, "x");
+    world_accept(w);
+    world_accept(w);
+    world_sleep(w, 10 * WORLD_MS);
+    struct snapshot bare = *w->snapshot;
+    bare.nlisteners = 0;
+    assert_int_equal(proxy_apply(w->cores[0]->proxy, &bare), 0);
+    peer_expect_error(c, -ECONNRESET);
+    peer_expect_error(t, -ECONNRESET);
+    assert_int_equal(proxy_apply(w->cores[0]->proxy, w->snapshot), 0);
+    c = world_connect(w, 80);
+    exchange(w, c, 9000);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +386,7 @@ int main(void)
         cmocka_unit_test(listeners_that_swap_addresses_are_never_closed),
         cmocka_unit_test(a_listener_may_change_its_name_and_its_kind),
         cmocka_unit_test(many_reloads_are_not_noticed),
+        cmocka_unit_test(what_a_snapshot_does_not_list_at_all_is_cut),
         cmocka_unit_test(a_core_without_memory_stays_with_what_it_has),
     };
     return cmocka_run_group_tests_name("flow_reload", tests, NULL, NULL);
