@@ -19,7 +19,8 @@
 
 /* What the machine has. A file may be checked for another machine: then pass NULL. */
 struct config_host {
-    unsigned cpus; /* CPU numbers are 0 … cpus-1; 0: not checked */
+    unsigned cpus;                        /* CPU numbers are 0 … cpus-1; 0: not checked */
+    const struct config_tls_checker *tls; /* NULL: certificates and the like aren't looked at */
 };
 
 /* 0: *ret is the caller's, freed by snapshot_free(). -EINVAL: the content is wrong; another -errno:

@@ -2,6 +2,7 @@
 #include "config/schema.h"
 #include "config/schema_duties.h"
 #include "config/schema_terms.h"
+#include "config/schema_tls.h"
 #include "config/schema_tunnel.h"
 #include "config/snapshot.h"
 
@@ -39,6 +40,14 @@ static const struct config_key runtime_keys[] = {
     {"blocking_threads", CONFIG_VALUE, &config_integer, FIELD(config_runtime, blocking_threads),
      .initial = "2", .frozen = true, RANGE(1, 64),
      .doc = "Threads for work that is too long for a core."},
+    {"tls_handshakes", CONFIG_VALUE, &config_integer, FIELD(config_runtime, tls_handshakes),
+     .initial = "auto", .word = "auto", .word_value = 0, .frozen = true, RANGE(1, 64),
+     .doc = "Handshakes that may run in these threads at once. `auto`: as many as there are "
+            "threads."},
+    {"tls_queue", CONFIG_VALUE, &config_integer, FIELD(config_runtime, tls_queue),
+     .initial = "4096", .frozen = true, RANGE(1, 1000000),
+     .doc = "Handshakes that may wait for these threads; what is over it is up to the listener's "
+            "`tls.overload`."},
     {"poll", CONFIG_VALUE, &config_choice, FIELD(config_runtime, poll), .initial = "adaptive",
      .choices = poll_choices, .frozen = true,
      .doc = "What a core does without work. `adaptive` sleeps until a packet or a timer comes; "
@@ -261,6 +270,8 @@ static const struct config_key listener_keys[] = {
      FIELD(config_listener, proxy_protocol),
      .doc = "Takes the client's address from a PROXY header; absent: none is looked for."},
     {"limits", CONFIG_GROUP, .group = &listener_limits, .doc = "Limits of the listener."},
+    {"tls", CONFIG_OPTIONAL, .group = &config_tls_group, FIELD(config_listener, tls),
+     .doc = "Makes clients speak TLS, which ends here; absent: plain TCP."},
     {"http", CONFIG_OPTIONAL, .group = &http_group, FIELD(config_listener, http),
      .doc = "Makes it an HTTP/1.1 reverse proxy."},
     {"tunnel", CONFIG_OPTIONAL, .group = &config_tunnel_group, FIELD(config_listener, tunnel),

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "config/duties.h"
+#include "config/tls.h"
 
 #define CONFIG_MAX_CORES 64
 
@@ -44,6 +45,8 @@ struct config_runtime {
     unsigned cores[CONFIG_MAX_CORES]; /* CPU numbers */
     unsigned ncores;
     unsigned blocking_threads;
+    unsigned tls_handshakes; /* in those at once; 0: as many as there are threads */
+    unsigned tls_queue;      /* that may wait for one */
     enum config_poll poll;
     uint32_t connections;    /* TCP connections a core holds at the most */
     uint64_t memory_rcv_buf; /* TCP receive and send buffer a connection */
@@ -162,6 +165,7 @@ struct config_listener {
     uint32_t connections;       /* at once, per listener over all cores: each core gets its share */
     struct config_http *http;   /* exactly one of the two */
     struct config_tunnel *tunnel;
+    struct config_tls *tls;       /* NULL: plain TCP */
     struct config_access *access; /* NULL: everybody */
     struct config_per_client per_client;
     struct config_proxy_protocol *proxy_protocol; /* NULL: no PROXY header is looked for */

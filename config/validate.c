@@ -148,6 +148,7 @@ void config_validate(struct bind *b, struct snapshot *s, const struct config_hos
     validate_duties(&v);
     validate_upstreams(&v);
     validate_admin(&v);
+    validate_tls(&v, host);
     r.index = upstream_index_make(s, b->scratch);
     if (r.index.sorted)
         config_each_reference(s, &r, resolve);

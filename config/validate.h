@@ -28,10 +28,11 @@ void validate_distinct(struct validate *v, struct validate_item *items, size_t n
 /* An item list of at most n; NULL: out of memory, noted. */
 struct validate_item *validate_items(struct validate *v, size_t n);
 
-void validate_ports(struct validate *v);     /* validate_ports.c */
-void validate_listeners(struct validate *v); /* validate_listeners.c */
-void validate_duties(struct validate *v);    /* validate_duties.c */
-void validate_upstreams(struct validate *v); /* validate_upstreams.c */
+void validate_ports(struct validate *v);                               /* validate_ports.c */
+void validate_listeners(struct validate *v);                           /* validate_listeners.c */
+void validate_duties(struct validate *v);                              /* validate_duties.c */
+void validate_upstreams(struct validate *v);                           /* validate_upstreams.c */
+void validate_tls(struct validate *v, const struct config_host *host); /* validate_tls.c */
 
 /* Is it an address of a port? */
 bool validate_is_ours(const struct snapshot *s, uint32_t addr);
