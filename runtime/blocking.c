@@ -316,6 +316,15 @@ int blocking_submit(struct blocking *p, struct blocking_job *job)
     return rc;
 }
 
+void blocking_run_inline(struct blocking_job *job)
+{
+    assert(job->run && job->done && job->reply);
+    job->item_.deliver = deliver_done;
+    atomic_store_explicit(&job->state_, JOB_RUNNING, memory_order_relaxed);
+    job->run(job);
+    give_back(job, 0);
+}
+
 bool blocking_cancel(struct blocking_job *job)
 {
     return claim_job(job, JOB_CANCELLED) ||

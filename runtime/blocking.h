@@ -76,6 +76,10 @@ int blocking_new(const struct blocking_opts *o, struct blocking **ret_pool);
  * has stopped. In both cases the job is still the caller's and `done` will not come. */
 int blocking_submit(struct blocking *p, struct blocking_job *job);
 
+/* Submitter's core, which has no pool (tests on virtual time): runs the job here and now; `done`
+ * comes by the mailbox as ever. */
+void blocking_run_inline(struct blocking_job *job);
+
 /* Submitter's core. True when the job will not run; its `done` still comes, when a thread meets it:
  * until then it keeps its place in the queue. False when it runs or has run. */
 bool blocking_cancel(struct blocking_job *job);

@@ -146,11 +146,17 @@ static bool is_lock_wait_over(uintptr_t lock)
     return now - armed.since > TRAP_LOCK_NS;
 }
 
+/* Mutexes wait by the one, read-write locks by the other. */
+static bool is_lock_wait(const ucontext_t *u)
+{
+    uintptr_t op = argument(u, 1) & FUTEX_CMD_MASK;
+    return op == FUTEX_WAIT || (op == FUTEX_WAIT_BITSET && argument(u, 3) == 0);
+}
+
 /* The value has changed, the waiter is told: it looks again, and so spins. */
 static bool spin_for_lock(const siginfo_t *info, ucontext_t *u)
 {
-    if (info->si_syscall != SYS_futex || (argument(u, 1) & FUTEX_CMD_MASK) != FUTEX_WAIT ||
-        is_lock_wait_over(argument(u, 0)))
+    if (info->si_syscall != SYS_futex || !is_lock_wait(u) || is_lock_wait_over(argument(u, 0)))
         return false;
     answer(u, -EAGAIN);
     return true;

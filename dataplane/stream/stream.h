@@ -1,4 +1,4 @@
-/* A byte stream with backpressure: what TCP (and later TLS) gives to HTTP and the tunnel.
+/* A byte stream with backpressure: what TCP and TLS give to HTTP and the tunnel.
  *
  * Errors are 0/-errno. -EAGAIN means: not now, `t` is registered and will be woken (each direction
  * remembers one task: the last one that asked). Wake-ups may be spurious. After any other error the
@@ -7,6 +7,7 @@
  *   -ECONNREFUSED  RST in answer to our SYN           -ETIMEDOUT   peer stopped answering
  *   -ECONNRESET    RST                                -EHOSTUNREACH / -ENETUNREACH  no neighbour,
  * ICMP -ECONNABORTED  aborted by this side               -EPIPE       write after our own shutdown
+ *   -EPROTO        TLS: a record that is broken, or the end of the connection without close_notify
  *
  * Ownership: whoever opened or accepted the stream holds its one handle and ends it with exactly
  * one stream_close() or stream_abort(); the handle is invalid afterwards.
@@ -52,6 +53,8 @@ struct stream_ops {
     void (*abort)(struct stream *s);
     void (*info)(const struct stream *s, struct stream_info *ret_info);
     void (*detail)(const struct stream *s, struct stream_detail *ret_detail);
+    /* rd_task and wr_task have been set without a call: NULL where that is all there is to it. */
+    void (*watch)(struct stream *s);
 };
 
 struct stream {
@@ -94,18 +97,24 @@ static inline ssize_t stream_write(struct stream *s, struct task *t, struct rope
 static inline void stream_watch(struct stream *s, struct task *t)
 {
     s->rd_task = t;
+    if (s->ops->watch)
+        s->ops->watch(s);
 }
 
 /* Registers `t` for room or death on the writing side. */
 static inline void stream_watch_write(struct stream *s, struct task *t)
 {
     s->wr_task = t;
+    if (s->ops->watch)
+        s->ops->watch(s);
 }
 
 /* Forgets `t` in both directions: call before t is dropped while the stream lives on. */
 static inline void stream_unwatch(struct stream *s)
 {
     s->rd_task = s->wr_task = NULL;
+    if (s->ops->watch)
+        s->ops->watch(s);
 }
 
 /* Bytes that a read would return now. */
