@@ -6,6 +6,7 @@
 #include "config/diff.h"
 #include "config/load.h"
 #include "control/budgets.h"
+#include "control/certs.h"
 #include "control/cli_online.h"
 #include "control/publish.h"
 
@@ -21,10 +22,11 @@ static json_t *errors_to_json(const struct config_errors *errs)
 /* 0, or 1 with all errors told. */
 static int load_file(const struct cli_options *o, const char *path, struct snapshot **ret)
 {
+    struct config_host host = {.tls = certs_checker(false)};
     struct config_errors errs;
 
     config_errors_init(&errs);
-    int e = config_load_file(path, ret, &errs);
+    int e = config_load_file_for(path, &host, ret, &errs);
     if (e && o->json) {
         json_t *answer =
             json_pack("{s:b, s:s, s:o, s:I}", "ok", 0, "error", "the configuration is wrong",

@@ -35,9 +35,9 @@ static const struct stall_ring *on_stalls(void *ctx, unsigned core)
     return core_stalls(engine_core(ctx, core));
 }
 
-static int on_prepare(void *ctx, struct snapshot *s)
+static int on_prepare(void *ctx, struct snapshot *s, char *err, size_t err_len)
 {
-    return core_prepare(engine_shared(ctx), s);
+    return core_prepare(engine_shared(ctx), s, err, err_len);
 }
 
 static void on_publish(void *ctx, struct snapshot *s)

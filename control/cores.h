@@ -21,7 +21,8 @@ struct cores_ops {
     uint64_t (*passes)(void *ctx, unsigned core);
     const char *(*activity)(void *ctx, unsigned core); /* core_activity() */
     const struct stall_ring *(*stalls)(void *ctx, unsigned core);
-    int (*prepare)(void *ctx, struct snapshot *s); /* core_prepare() */
+    /* core_prepare() */
+    int (*prepare)(void *ctx, struct snapshot *s, char *err, size_t err_len);
     void (*publish)(void *ctx, struct snapshot *s);
 };
 

@@ -249,6 +249,11 @@ static size_t access_json(struct line *l, const struct access_record *r, struct 
     line_json_str(l, "upstream", r->upstream, sizeof(r->upstream));
     line_json_endpoint(l, "endpoint", r->upstream_addr, r->upstream_port);
     line_fmt(l, ",\"attempts\":%u,\"reused\":%s", r->attempts, r->reused ? "true" : "false");
+    if (r->has_tls) {
+        line_fmt(l, ",\"tls_version\":\"%s\",\"tls_cipher\":\"%s\",\"tls_resumed\":%s",
+                 r->tls.version, r->tls.cipher, r->tls.resumed ? "true" : "false");
+        line_json_str(l, "sni", r->tls.sni, sizeof(r->tls.sni));
+    }
     if (r->has_id)
         line_json_str(l, "request_id", r->request_id, sizeof(r->request_id));
     if (r->has_trace) {
@@ -314,6 +319,11 @@ static size_t access_text(struct line *l, const struct access_record *r, struct 
     }
     line_fmt(l, " bytes_in=%lu duration_us=%lu upstream_us=%lu attempts=%u reused=%u", r->bytes_in,
              r->duration_ns / 1000, r->upstream_ns / 1000, r->attempts, r->reused);
+    if (r->has_tls) {
+        line_fmt(l, " tls_version=%s tls_cipher=%s tls_resumed=%u sni=", r->tls.version,
+                 r->tls.cipher, r->tls.resumed);
+        line_quoted(l, r->tls.sni, sizeof(r->tls.sni));
+    }
     if (r->has_id) {
         line_str(l, " request_id=");
         line_escaped(l, r->request_id, sizeof(r->request_id), CONFIG_LOG_TEXT);

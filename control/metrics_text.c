@@ -202,6 +202,74 @@ static void drops(FILE *f, const struct status_view *v)
                     tcp_drop_name(i), v->cores[c].s->tcp.drops[i]);
 }
 
+static void tls_failures(FILE *f, const struct status_view *v)
+{
+    family(f, "tls_handshakes_failed_total", "counter", "Handshakes that failed, by reason");
+    for (unsigned c = 0; c < v->ncores; c++)
+        for (unsigned i = 0; v->cores[c].s && i < TLS_FAIL_COUNT; i++)
+            fprintf(f,
+                    "millrace_tls_handshakes_failed_total{core=\"%u\",reason=\"%s\"} %" PRIu64 "\n",
+                    c, tls_fail_name(i), v->cores[c].s->tls.failed[i]);
+}
+
+static void certificates(FILE *f, const struct process_info *p)
+{
+    family(f, "tls_certificate_not_after_seconds", "gauge",
+           "When a certificate or its chain expires, in Unix time");
+    for (size_t i = 0; i < p->ncerts; i++) {
+        const struct process_cert *c = &p->certs[i];
+        sample_label(f, "tls_certificate_not_after_seconds", "listener", c->listener);
+        fputs(",file=\"", f);
+        metrics_write_label(f, c->file);
+        fputs("\",name=\"", f);
+        metrics_write_label(f, c->name);
+        fprintf(f, "\",type=\"%s\"} %" PRId64 "\n", c->type, c->not_after);
+    }
+}
+
+static void pool_count(FILE *f, const struct process_info *p, const char *name, const char *type,
+                       const char *help, size_t offset, size_t width)
+{
+    family(f, name, type, help);
+    for (unsigned i = 0; i < p->npool; i++) {
+        const void *at = (const char *)&p->pool[i] + offset;
+        uint64_t value = width == sizeof(uint64_t) ? *(const uint64_t *)at : *(const unsigned *)at;
+        fprintf(f, "millrace_%s{class=\"%s\"} %" PRIu64 "\n", name, p->pool[i].name, value);
+    }
+}
+
+#define POOL(member)                                                                               \
+    offsetof(struct blocking_stats, member), sizeof(((struct blocking_stats *)0)->member)
+
+static void pool_times(FILE *f, const struct process_info *p, const char *name, const char *help,
+                       size_t offset)
+{
+    char labels[64];
+
+    family(f, name, "histogram", help);
+    for (unsigned i = 0; i < p->npool; i++) {
+        snprintf(labels, sizeof(labels), "class=\"%s\"", p->pool[i].name);
+        histogram_samples(f, name, labels, (const void *)((const char *)&p->pool[i] + offset));
+    }
+}
+
+static void pool(FILE *f, const struct process_info *p)
+{
+    pool_count(f, p, "blocking_queued", "gauge", "Jobs that wait for a thread of the pool",
+               POOL(queued));
+    pool_count(f, p, "blocking_running", "gauge", "Jobs that a thread of the pool runs",
+               POOL(running));
+    pool_count(f, p, "blocking_submitted_total", "counter", "Jobs given to the pool",
+               POOL(submitted));
+    pool_count(f, p, "blocking_completed_total", "counter", "Jobs done", POOL(completed));
+    pool_count(f, p, "blocking_refused_total", "counter", "Jobs that found their queue full",
+               POOL(refused));
+    pool_times(f, p, "blocking_queue_seconds", "Time of jobs in the queue",
+               offsetof(struct blocking_stats, queue_ns));
+    pool_times(f, p, "blocking_run_seconds", "Time that jobs ran",
+               offsetof(struct blocking_stats, run_ns));
+}
+
 static const char *listener_name(const void *o)
 {
     return ((const struct listener_stats *)o)->name;
@@ -355,6 +423,11 @@ int metrics_write(FILE *f, const struct process_info *p, const struct status_vie
               offsetof(struct core_status, pass_ns));
     histogram(f, v, "tasks_poll_seconds", "Time of polls of tasks",
               offsetof(struct core_status, poll_ns));
+    histogram(f, v, "tls_handshake_seconds", "From a connection to the end of its handshake",
+              offsetof(struct core_status, tls.handshake_ns));
+    tls_failures(f, v);
+    certificates(f, p);
+    pool(f, p);
     kinds(f, v);
     ports(f, p);
     int e = listeners(f, v);

@@ -9,12 +9,20 @@
 #include "config/overrides.h"
 #include "control/history.h"
 #include "control/log.h"
+#include "dataplane/core.h"
 #include "dataplane/messages.h"
+#include "runtime/blocking.h"
 
 struct process_port {
     const char *name, *device;
     struct port_info info;
     struct port_counters counters;
+};
+
+/* A certificate of a listener that runs. */
+struct process_cert {
+    const char *listener, *file, *name, *type;
+    int64_t not_after; /* seconds since 1970 */
 };
 
 struct process_info {
@@ -32,6 +40,10 @@ struct process_info {
     struct log_stats log;
     const struct config_listener *listeners, *draining; /* for their kinds */
     size_t nlisteners, ndraining;
+    const struct process_cert *certs;
+    size_t ncerts;
+    struct blocking_stats pool[CORE_JOBS_COUNT]; /* by class */
+    unsigned npool;
     unsigned nports;
     struct process_port ports[NET_MAX_IFS];
 };

@@ -112,7 +112,7 @@ static int assemble(struct publish *p, const struct snapshot *base, struct confi
     if (e)
         return e;
     (*ret)->version = p->current->version + 1;
-    e = p->cores.ops->prepare(p->cores.ctx, *ret);
+    e = p->cores.ops->prepare(p->cores.ctx, *ret, err, err_len);
     if (e) {
         snapshot_free(*ret);
         *ret = NULL;
@@ -198,13 +198,13 @@ static int remember(struct publish *p, const struct text_change *c, const struct
 static int publish_change(struct publish *p, struct text_change *c, const struct publish_opts *o,
                           struct publish_result *r)
 {
-    char err[256];
     int e = o->drop_overrides ? 0 : config_overrides_copy(&p->overrides, &c->overrides);
 
     if (!e && o->drop_overrides)
         e = config_overrides_copy(&p->overrides, &r->dropped);
     if (!e)
-        e = assemble(p, c->base, &c->overrides, &r->dropped, &c->next, err, sizeof(err));
+        e = assemble(p, c->base, &c->overrides, &r->dropped, &c->next, r->error_text,
+                     sizeof(r->error_text));
     if (!e)
         e = check_overrides(c->base, &c->overrides, r);
     if (!e)
@@ -275,7 +275,7 @@ static int load_text(struct publish *p, const char *name, struct text_change *c,
     int e = check_version(p, o, r);
 
     if (!e)
-        e = config_load_text(name, c->text, c->len, NULL, &wanted, &r->errors);
+        e = config_load_text(name, c->text, c->len, p->host, &wanted, &r->errors);
     if (!e)
         e = change_text(p, wanted, c, o, r);
     snapshot_free(wanted);
@@ -438,6 +438,16 @@ void publish_clean(struct publish *p)
     if (!p->is_empty || publish_poll(p) > 0)
         return;
     if (assemble(p, p->base, &p->overrides, NULL, &next, err, sizeof(err)) == 0)
+        commit(p, next);
+}
+
+void publish_refresh(struct publish *p)
+{
+    struct snapshot *next;
+    char err[256];
+
+    if (check_room(p) == 0 &&
+        assemble(p, p->base, &p->overrides, NULL, &next, err, sizeof(err)) == 0)
         commit(p, next);
 }
 

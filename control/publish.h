@@ -24,8 +24,10 @@
 
 struct publish {
     struct cores cores;
-    struct snapshot *base;                 /* owned */
-    struct snapshot *current;              /* owned: what the cores run by */
+    const struct config_host
+        *host;                /* what configurations are checked against; NULL: by themselves */
+    struct snapshot *base;    /* owned */
+    struct snapshot *current; /* owned: what the cores run by */
     struct snapshot *old[PUBLISH_MAX_OLD]; /* owned, oldest first */
     unsigned nold;
     struct config_overrides overrides;
@@ -97,6 +99,10 @@ void publish_set_empty(struct publish *p, size_t i);
 /* Publishes without what has become empty, if there is any and the cores are up to date: the next
  * version, which changes nothing that a user would see. */
 void publish_clean(struct publish *p);
+
+/* Publishes the same once more, with what its files hold now; nothing if memory is short or a core
+ * is behind by many versions. */
+void publish_refresh(struct publish *p);
 
 /* Frees what no core needs any more; how many versions still wait. */
 unsigned publish_poll(struct publish *p);

@@ -76,6 +76,15 @@ static json_t *tcp_drops(const struct tcp_stats *s)
     return o;
 }
 
+static json_t *tls_failures(const struct tls_stats *s)
+{
+    json_t *o = json_object();
+
+    for (unsigned i = 0; i < TLS_FAIL_COUNT; i++)
+        json_object_set_new(o, tls_fail_name(i), number(s->failed[i]));
+    return o;
+}
+
 static json_t *kinds_to_json(const struct core_status *s)
 {
     json_t *a = json_array();
@@ -114,6 +123,8 @@ static json_t *core_to_json(unsigned i, const struct status_core *c)
     json_object_set_new(group_of(o, "tasks"), "kinds", kinds_to_json(s));
     json_object_set_new(group_of(o, "net"), "drops", net_drops(&s->net));
     json_object_set_new(group_of(o, "tcp"), "drops", tcp_drops(&s->tcp));
+    json_object_set_new(group_of(o, "tls"), "failed", tls_failures(&s->tls));
+    json_object_set_new(group_of(o, "tls"), "handshake_ns", latency(&s->tls.handshake_ns));
     return o;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "control/budgets.h"
+#include "control/certs.h"
 #include "control/stalls.h"
 #include "control/supervisor_impl.h"
 #include "control/version.h"
@@ -141,6 +142,7 @@ static void on_tick(uv_timer_t *h)
                           memory_order_relaxed);
     publish_poll(&s->publish);
     supervisor_look_at_draining(s);
+    supervisor_tick_tls(s);
     if (s->health_stale)
         supervisor_apply_health(s);
     if (stuck >= 0)
@@ -163,7 +165,8 @@ static bool may_open_ports(void)
 
 static int load_config(struct supervisor *s, struct config_errors *errs)
 {
-    struct config_host host = {.cpus = (unsigned)sysconf(_SC_NPROCESSORS_CONF)};
+    struct config_host host = {.cpus = (unsigned)sysconf(_SC_NPROCESSORS_CONF),
+                               .tls = certs_checker(true)};
     struct snapshot *base = NULL;
     char *text = NULL;
     size_t len;
@@ -174,6 +177,8 @@ static int load_config(struct supervisor *s, struct config_errors *errs)
     if (!e)
         e = publish_init(&s->publish, base, text, len, supervisor_wall_now());
     s->publishing = e == 0;
+    s->host.tls = certs_checker(false);
+    s->publish.host = &s->host;
     free(text);
     return e;
 }
@@ -265,7 +270,7 @@ static int start_admin(struct supervisor *s)
     int e = status_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->status);
     if (!e)
         e = conns_new(&s->loop, &s->cores, STATUS_WAIT_MS, &s->conns);
-    if (e || supervisor_start_health(s))
+    if (e || supervisor_start_health(s) || supervisor_start_tls(s))
         return fail(s, "out of memory");
     if (o.path && admin_new(&s->loop, &o, &s->admin, err, sizeof(err)))
         return fail(s, err);
@@ -353,6 +358,11 @@ static int open_loop(struct supervisor *s)
 
 static void close_handles(struct supervisor *s)
 {
+    certs_free(s->certs);
+    s->certs = NULL;
+    free(s->cert_list);
+    s->cert_list = NULL;
+    s->ncert_list = 0;
     uv_close((uv_handle_t *)&s->core_exit, NULL);
     uv_close((uv_handle_t *)&s->tick, NULL);
     uv_close((uv_handle_t *)&s->ack_timer, NULL);

@@ -59,6 +59,10 @@ static void fill_info(struct supervisor *s, struct process_info *p)
     p->listeners = c->listeners;
     p->nlisteners = c->nlisteners;
     log_stats(s->log, &p->log);
+    p->certs = s->cert_list;
+    p->ncerts = s->ncert_list;
+    for (p->npool = 0; p->npool < blocking_classes(engine_pool(s->engine)); p->npool++)
+        blocking_stats_get(engine_pool(s->engine), p->npool, &p->pool[p->npool]);
     fill_ports(s, c, p);
 }
 

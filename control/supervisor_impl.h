@@ -41,7 +41,8 @@ struct supervisor {
     struct engine *engine;
     struct cores cores;
     struct publish publish;
-    bool publishing; /* publish is set up */
+    struct config_host host; /* for what is loaded while it runs */
+    bool publishing;         /* publish is set up */
     uint64_t published_wall;
     bool last_reload_ok;
 
@@ -50,7 +51,11 @@ struct supervisor {
     struct notify notify;
     struct drain drain;
     struct health *health;
-    bool health_stale; /* it has not taken in the configuration that runs, for want of memory */
+    struct certs *certs;
+    struct process_cert *cert_list; /* of the configuration that runs; texts are its contexts' */
+    size_t ncert_list;
+    uint64_t tickets_at; /* ns: when the process's own ticket keys were made */
+    bool health_stale;   /* it has not taken in the configuration that runs, for want of memory */
     struct status *status;
     struct conns *conns;
     struct list_node conns_waiters; /* struct conns_waiter */
@@ -91,6 +96,15 @@ void supervisor_upstream(struct supervisor *s, const struct admin_call *call,
 void supervisor_look_at_draining(struct supervisor *s);
 void supervisor_end_reloads(struct supervisor *s);
 void supervisor_on_ack_timer(uv_timer_t *h);
+
+/* An idle core looks for a new configuration once a second; this makes it look now. */
+void supervisor_nudge_cores(struct supervisor *s);
+
+/* supervisor_tls.c: certificates and the other files of TLS listeners. */
+int supervisor_start_tls(struct supervisor *s); /* not 0: no memory */
+/* A configuration has been published. */
+void supervisor_apply_tls(struct supervisor *s);
+void supervisor_tick_tls(struct supervisor *s);
 
 /* supervisor_health.c */
 int supervisor_start_health(struct supervisor *s); /* not 0: no memory */

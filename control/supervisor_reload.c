@@ -159,8 +159,7 @@ static void on_nudged(struct status_request *r, const struct status_view *v)
     (void)v;
 }
 
-/* An idle core looks for a new configuration once a second; a message makes it look now. */
-static void nudge_cores(struct supervisor *s)
+void supervisor_nudge_cores(struct supervisor *s)
 {
     if (!list_is_linked(&s->nudge.node_)) {
         s->nudge.fn = on_nudged;
@@ -182,7 +181,7 @@ static void wait_for_cores(struct supervisor *s, const struct publish_result *r,
     } else if (admin) {
         admin_refuse(admin, "out of memory", NULL);
     }
-    nudge_cores(s);
+    supervisor_nudge_cores(s);
 }
 
 static void answer(struct supervisor *s, const struct publish_result *r,
@@ -197,6 +196,7 @@ static void answer(struct supervisor *s, const struct publish_result *r,
         s->published_wall = supervisor_wall_now();
         log_configure(s->log, &s->publish.current->log);
         supervisor_apply_health(s);
+        supervisor_apply_tls(s);
     }
     log_outcome(s, r);
     wait_for_cores(s, r, admin);
@@ -302,7 +302,7 @@ static void on_drained(struct status_request *r, const struct status_view *v)
     log_info(s->log, "version %" PRIu64 ": listeners that are gone have drained, %zu have not yet",
              s->publish.current->version, s->publish.current->ndraining);
     supervisor_apply_health(s);
-    nudge_cores(s);
+    supervisor_nudge_cores(s);
 }
 
 void supervisor_look_at_draining(struct supervisor *s)

@@ -13,6 +13,7 @@
 #include "dataplane/core_private.h"
 #include "dataplane/misbehave.h"
 #include "dataplane/port/eal.h"
+#include "dataplane/tls/registry.h"
 #include "dataplane/upstream/shared.h"
 #include "runtime/clock.h"
 #include "runtime/sampler.h"
@@ -94,8 +95,17 @@ static void make_key(const struct core_opts *o, uint8_t key[CSPRNG_KEY])
 
 static int init_proxy(struct core *c, const struct core_opts *o, const struct snapshot *s)
 {
+    struct tls_opts to = {
+        .sched = &c->sched,
+        .ropes = &c->ropes,
+        .mailbox = &c->mailbox,
+        .pool = o->shared->pool,
+        .class = CORE_JOBS_HANDSHAKE,
+        .core = o->index,
+    };
     c->log = access_ring_new(s->log.access_buffer);
-    if (!c->log)
+    c->tls = tls_new(&to);
+    if (!c->log || !c->tls)
         return -ENOMEM;
     struct proxy_opts po = {
         .sched = &c->sched,
@@ -103,6 +113,7 @@ static int init_proxy(struct core *c, const struct core_opts *o, const struct sn
         .ropes = &c->ropes,
         .log = c->log,
         .mailbox = &c->mailbox,
+        .tls = c->tls,
         .limits = o->shared->limits,
         .seed = o->seed ^ 0x70726f7879,
         .core = o->index,
@@ -169,6 +180,10 @@ void core_free(struct core *c)
 {
     if (c->proxy)
         proxy_free(c->proxy);
+    while (mailbox_drain(&c->mailbox, MAILBOX_PASS)) /* jobs of what is gone */
+        ;
+    if (c->tls)
+        tls_free(c->tls);
     if (c->tcp)
         tcp_free(c->tcp);
     if (c->net)
@@ -200,13 +215,48 @@ static struct mailbox *mailbox_of(void *ctx, unsigned core)
     return shared->cores && shared->cores[core] ? &shared->cores[core]->mailbox : NULL;
 }
 
-int core_prepare(struct core_shared *shared, struct snapshot *s)
+static int prepare_tls(struct core_shared *shared, struct snapshot *s, char *err, size_t err_len)
+{
+    struct config_tls_fault fault;
+    const char *listener = NULL;
+    if (!shared->tls)
+        shared->tls = tls_registry_new(shared->ncores);
+    if (!shared->tls)
+        return -ENOMEM;
+    int rc = tls_registry_prepare(shared->tls, s, &fault, &listener);
+    if (rc == -EINVAL)
+        snprintf(err, err_len, "listeners[%s].tls.%s: %s", listener, fault.key, fault.text);
+    return rc;
+}
+
+static int prepare_upstreams(struct core_shared *shared, struct snapshot *s)
 {
     struct registry_cores rc = {
         .ctx = shared, .n = shared->ncores, .acked = acked_by_all, .mailbox = mailbox_of};
     if (!shared->upstreams)
         shared->upstreams = upstream_registry_new(&rc);
     return shared->upstreams ? upstream_registry_prepare(shared->upstreams, s) : -ENOMEM;
+}
+
+int core_prepare(struct core_shared *shared, struct snapshot *s, char *err, size_t err_len)
+{
+    int rc = prepare_tls(shared, s, err, err_len);
+    if (!rc)
+        rc = prepare_upstreams(shared, s);
+    if (rc == -ENOMEM)
+        snprintf(err, err_len, "out of memory");
+    return rc;
+}
+
+int core_rotate_tickets(struct core_shared *shared)
+{
+    return shared->tls ? tls_registry_rotate(shared->tls) : 0;
+}
+
+void core_tidy(struct core_shared *shared)
+{
+    if (shared->tls)
+        tls_registry_tidy(shared->tls, acked_by_all(shared));
 }
 
 void core_publish(struct core_shared *shared, struct snapshot *s)
@@ -217,6 +267,8 @@ void core_publish(struct core_shared *shared, struct snapshot *s)
 
 void core_shared_fini(struct core_shared *shared)
 {
+    tls_registry_free(shared->tls);
+    shared->tls = NULL;
     upstream_registry_free(shared->upstreams);
     shared->upstreams = NULL;
 }
@@ -365,6 +417,7 @@ static void enter_loop(struct core *c)
         .name = name, .wake_fd = mailbox_fd(&c->mailbox), .idle = c->idle, .tun = has_tun(c)};
     snprintf(name, sizeof(name), "core/%u", c->index);
     sched_bind_thread(&c->sched);
+    tls_thread_init();
     if (c->shared->sampler)
         sampler_attach(c->shared->sampler, &c->sched);
     trap_arm(&o);

@@ -23,8 +23,13 @@
 struct core;
 struct sampler;
 struct stall_ring;
-struct access_ring; /* proxy/access_log.h */
-struct limit_table; /* route/limit.h */
+struct access_ring;  /* proxy/access_log.h */
+struct limit_table;  /* route/limit.h */
+struct tls_registry; /* tls/registry.h */
+struct blocking;
+
+/* Classes of the blocking pool's jobs. */
+enum core_jobs { CORE_JOBS_HANDSHAKE, CORE_JOBS_COUNT };
 
 /* What the cores of one process share: built by control, read-only but for the atomics. */
 struct core_shared {
@@ -38,6 +43,8 @@ struct core_shared {
     struct sampler *sampler;             /* runtime/sampler.h; NULL: none watches */
     struct upstream_registry *upstreams; /* control's; core_prepare() makes it */
     struct limit_table *limits;          /* of clients; NULL: none hold */
+    struct tls_registry *tls;            /* control's; core_prepare() makes it */
+    struct blocking *pool;               /* NULL: its jobs are run in place */
 };
 
 struct core_opts {
@@ -53,10 +60,14 @@ struct core_opts {
 };
 
 /* Control's thread. Connects `s` with what the cores share, and makes a prepared one, whose version
- * is set, what they work by. core_prepare(): 0 or -ENOMEM; `ncores` is set; harmless if `s` is not
- * published after all. */
-int core_prepare(struct core_shared *shared, struct snapshot *s);
+ * is set, what they work by. core_prepare(): 0, -ENOMEM or -EINVAL (files of certificates), with
+ * one line in err; `ncores` is set; harmless if `s` is not published after all; may block. */
+int core_prepare(struct core_shared *shared, struct snapshot *s, char *err, size_t err_len);
 void core_publish(struct core_shared *shared, struct snapshot *s);
+/* Now and then: lets go of what cores no longer work by, keys among it. */
+void core_tidy(struct core_shared *shared);
+/* New sessions get tickets by a new key. 0 or -errno: the old one goes on. */
+int core_rotate_tickets(struct core_shared *shared);
 /* After the last core_free(). */
 void core_shared_fini(struct core_shared *shared);
 

@@ -9,6 +9,7 @@
 #include "dataplane/gather.h"
 #include "dataplane/proxy/proxy.h"
 #include "dataplane/stream/rope.h"
+#include "dataplane/tls/tls.h"
 #include "runtime/hist.h"
 #include "runtime/sched.h"
 
@@ -23,6 +24,7 @@ struct core {
     struct rope_pool ropes;
     struct net *net;
     struct tcp *tcp;
+    struct tls *tls;
     struct proxy *proxy;
     struct access_ring *log;
     struct core_io io;

@@ -125,6 +125,7 @@ void core_fill_status(struct core *c, struct core_status *st)
     st->timers_permanent = c->timers_permanent;
     st->net = *net_stats(c->net);
     st->tcp = *tcp_stats(c->tcp);
+    st->tls = *tls_stats(c->tls);
     st->handoff_out = c->io.handoff_out;
     st->handoff_in = c->io.handoff_in;
     st->handoff_full = c->io.handoff_full;

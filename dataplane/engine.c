@@ -16,6 +16,7 @@
 #include "dataplane/port/eal.h"
 #include "dataplane/proxy/access_log.h"
 #include "dataplane/route/limit.h"
+#include "runtime/blocking.h"
 #include "runtime/clock.h"
 #include "runtime/sampler.h"
 
@@ -24,6 +25,7 @@
 #define MBUF_PAYLOAD      2048u
 #define TABLES_MEMORY     (16ull << 20) /* rings and what else is small */
 #define HANDOFF_SIZE      1024u
+#define POOL_SPIN_NS      20000u /* a parked thread takes longer to wake than most jobs to run */
 
 /* DPDK may log until the process ends, so this stays when the engine goes; muted then. */
 struct engine_log {
@@ -242,6 +244,40 @@ static int random_bytes(void *to, size_t n)
     return getrandom(to, n, 0) == (ssize_t)n ? 0 : -EIO;
 }
 
+/* Beside the cores where there is room: a pool's thread on a core's CPU takes its time. */
+static void pool_cpus(const struct snapshot *s, cpu_set_t *ret_cpus)
+{
+    cpu_set_t all;
+    if (sched_getaffinity(0, sizeof(all), &all) < 0)
+        CPU_ZERO(&all);
+    *ret_cpus = all;
+    for (unsigned i = 0; i < s->runtime.ncores; i++)
+        CPU_CLR(s->runtime.cores[i], ret_cpus);
+    if (CPU_COUNT(ret_cpus) == 0)
+        *ret_cpus = all;
+}
+
+static int start_pool(struct engine *e, const struct snapshot *s, char *err, size_t err_len)
+{
+    const struct blocking_class classes[CORE_JOBS_COUNT] = {
+        [CORE_JOBS_HANDSHAKE] = {.name = "tls_handshake",
+                                 .max_running = s->runtime.tls_handshakes,
+                                 .max_queued = s->runtime.tls_queue},
+    };
+    cpu_set_t cpus;
+    struct blocking_opts o = {
+        .threads = s->runtime.blocking_threads,
+        .classes = classes,
+        .nclasses = CORE_JOBS_COUNT,
+        .spin_ns = POOL_SPIN_NS,
+        .cpus = &cpus,
+    };
+
+    pool_cpus(s, &cpus);
+    int r = blocking_new(&o, &e->shared.pool);
+    return r ? set_error(err, err_len, r, "can't start the blocking pool: the process limit?") : 0;
+}
+
 static int make_cores(struct engine *e, struct snapshot *s, uint64_t seed, char *err,
                       size_t err_len)
 {
@@ -261,8 +297,9 @@ static int make_cores(struct engine *e, struct snapshot *s, uint64_t seed, char 
         return set_error(err, err_len, -ENOMEM, "not enough memory for runtime.tracked_clients");
     e->shared.cores = e->cores;
     e->shared.ncores = s->runtime.ncores;
-    if (core_prepare(&e->shared, s) != 0)
-        return set_error(err, err_len, -ENOMEM, "no memory for the upstreams");
+    int r = core_prepare(&e->shared, s, err, err_len);
+    if (r)
+        return r;
     core_publish(&e->shared, s);
     atomic_store_explicit(&e->shared.wall_offset, clock_wall_offset(), memory_order_relaxed);
     for (unsigned i = 0; i < s->runtime.ncores; i++) {
@@ -357,6 +394,8 @@ int engine_start(struct snapshot *s, const struct engine_opts *o, struct engine 
     if (!r)
         r = open_ports(e, s, err, err_len);
     if (!r)
+        r = start_pool(e, s, err, err_len);
+    if (!r)
         r = make_cores(e, s, o->seed, err, err_len);
     if (!r)
         r = start_threads(e, s, err, err_len);
@@ -407,9 +446,12 @@ int engine_stop(struct engine *e, unsigned timeout_ms)
     if (join(e, timeout_ms))
         return -ETIMEDOUT;
     sampler_free(e->sampler);
+    if (e->shared.pool)
+        blocking_stop(e->shared.pool, BLOCKING_RETURN);
     for (unsigned i = 0; i < e->shared.ncores; i++)
         if (e->cores[i])
             core_free(e->cores[i]);
+    blocking_free(e->shared.pool);
     core_shared_fini(&e->shared);
     limit_table_free(e->shared.limits);
     while (e->nports > 0)
@@ -433,6 +475,11 @@ struct core_shared *engine_shared(struct engine *e)
 unsigned engine_ncores(const struct engine *e)
 {
     return e->shared.ncores;
+}
+
+struct blocking *engine_pool(struct engine *e)
+{
+    return e->shared.pool;
 }
 
 struct core *engine_core(struct engine *e, unsigned index)

@@ -58,6 +58,9 @@ void engine_port_counters(const struct engine *e, unsigned index, struct port_co
 /* "22.11.11", for `millrace version`. */
 const char *engine_dpdk_version(void);
 
+/* The pool for what is too long for a core; its classes are enum core_jobs. */
+struct blocking *engine_pool(struct engine *e);
+
 /* What a configuration costs in memory, without starting anything. */
 struct engine_cost {
     char what[96];        /* "mbuf pool", "connections of core 0" … */

@@ -16,6 +16,7 @@
 #include "dataplane/proxy/conn_info.h"
 #include "dataplane/proxy/turned_away.h"
 #include "dataplane/tcp/tcp.h"
+#include "dataplane/tls/tls.h"
 #include "dataplane/upstream/endpoint_state.h"
 #include "runtime/hist.h"
 #include "runtime/mailbox.h"
@@ -96,6 +97,7 @@ struct core_status {
     uint32_t tasks_permanent, timers_permanent;
     struct net_stats net;
     struct tcp_stats tcp;
+    struct tls_stats tls;
     uint64_t handoff_out, handoff_in, handoff_full;
     uint64_t access_log_dropped;
     uint64_t limits_forgotten, limits_untracked; /* struct client_limits */

@@ -12,14 +12,14 @@
 #define MAX_CELLS 8u
 #define FIXED     offsetof(struct access_record, method)
 
-#define TARGET_LEAST 128u
+#define TARGET_LEAST 80u
 
 /* A packed record: its length, the fixed part, the ids that there are, then each text; a text is a
  * length byte and its bytes; of the target, what there is room for. */
 #define TEXTS(X)       X(method) X(listener) X(upstream) X(host)
 #define TEXT_MAX(name) +sizeof(((struct access_record *)0)->name)
-static_assert(sizeof(uint16_t) + FIXED + ACCESS_TRACE_ID + 16 + ACCESS_REQUEST_ID +
-                      (0 TEXTS(TEXT_MAX)) + TARGET_LEAST <=
+static_assert(sizeof(uint16_t) + FIXED + ACCESS_TRACE_ID + 16 + sizeof(struct access_tls) +
+                      ACCESS_REQUEST_ID + (0 TEXTS(TEXT_MAX)) + TARGET_LEAST <=
                   MAX_CELLS * CELL,
               "a record fits");
 static_assert(sizeof(((struct access_record *)0)->target) <= 256, "its length is a byte");
@@ -104,6 +104,10 @@ static uint32_t pack(unsigned char *to, const struct access_record *record)
         memcpy(p, record->client_ip6, sizeof(record->client_ip6));
         p += sizeof(record->client_ip6);
     }
+    if (record->has_tls) {
+        memcpy(p, &record->tls, sizeof(record->tls));
+        p += sizeof(record->tls);
+    }
 #define PACK(name) p = pack_text(p, record->name);
     TEXTS(PACK)
 #undef PACK
@@ -183,6 +187,10 @@ bool access_ring_take(struct access_ring *r, struct access_record *ret_record)
     if (ret_record->has_ip6) {
         memcpy(ret_record->client_ip6, p, sizeof(ret_record->client_ip6));
         p += sizeof(ret_record->client_ip6);
+    }
+    if (ret_record->has_tls) {
+        memcpy(&ret_record->tls, p, sizeof(ret_record->tls));
+        p += sizeof(ret_record->tls);
     }
 #define UNPACK(name) p = unpack_text(p, ret_record->name);
     TEXTS(UNPACK)

@@ -25,6 +25,13 @@ const char *access_http_error_name(uint8_t error);
 #define ACCESS_REQUEST_ID 65 /* with its NUL: a longer one is no id */
 #define ACCESS_TRACE_ID   16
 
+/* What a client and we have agreed upon. */
+struct access_tls {
+    const char *version, *cipher; /* literals */
+    bool resumed;
+    char sni[47]; /* "": none was asked for; cut at its size */
+};
+
 struct access_record {
     uint64_t wall_ns;             /* CLOCK_REALTIME at the end of the exchange */
     uint64_t duration_ns;         /* first byte of the request's head to last byte handed to TCP */
@@ -40,6 +47,7 @@ struct access_record {
     uint8_t version_minor;  /* HTTP/1.x */
     bool has_id, has_trace; /* of the request: `request_id`, `trace_id` */
     bool has_ip6;           /* the client's address is `client_ip6` */
+    bool has_tls;           /* the client speaks TLS: `tls` */
     /* Cut at their size, always NUL-terminated; bytes as received (may need escaping). */
     char method[16];
     char listener[32];
@@ -48,6 +56,7 @@ struct access_record {
     char request_id[ACCESS_REQUEST_ID]; /* whole; undefined without `has_id` */
     uint8_t trace_id[ACCESS_TRACE_ID];
     uint8_t client_ip6[16]; /* undefined without `has_ip6` */
+    struct access_tls tls;  /* undefined without `has_tls` */
     char target[256];       /* in the log perhaps shorter, when the others are long */
 };
 

@@ -13,6 +13,7 @@
 #include "dataplane/proxy/turned_away.h"
 #include "dataplane/route/limit.h"
 #include "dataplane/stream/proxy_header.h"
+#include "dataplane/tls/tls.h"
 #include "dataplane/upstream/upstream.h"
 #include "runtime/csprng.h"
 
@@ -61,8 +62,9 @@ struct proxy {
     struct list_node listeners;
     struct list_node *found; /* the listener that was looked up last, or NULL */
     struct conn_table conns;
+    struct tls *tls; /* NULL: no TLS here */
     struct slab clients, exchanges, tunnels;
-    struct slab greetings, headers, hellos;
+    struct slab greetings, headers, hellos, handshakes;
     struct client_limits limits;
     struct csprng random;
     struct route_edit **edits, **next_edits; /* by their numbers in the snapshot, from 1 */
@@ -151,7 +153,7 @@ struct client {
     uint64_t flushed; /* last time that bytes left `out` */
 };
 
-extern const struct task_kind client_kind, tunnel_kind, greeting_kind;
+extern const struct task_kind client_kind, tunnel_kind, greeting_kind, secure_kind;
 /* False: no memory, and the arrival is as it was. */
 bool client_start(struct listener *l, const struct arrival *a);
 bool tunnel_start(struct listener *l, const struct arrival *a);
@@ -173,6 +175,12 @@ static inline const struct config_http *client_http(const struct client *c)
 static inline bool client_is_last(const struct client *c)
 {
     return c->c.listener->draining || c->c.listener->proxy->draining;
+}
+
+/* It speaks TLS to us. */
+static inline bool client_is_secure(const struct client *c)
+{
+    return tls_is(c->c.stream);
 }
 
 static inline uint64_t client_now(const struct client *c)

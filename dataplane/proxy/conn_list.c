@@ -144,6 +144,10 @@ static void conn_fill(const struct conn *c, struct conn_info *to)
     to->draining = l->draining;
     to->age_ns = now - c->accepted_at;
     stream_part(c, now, to);
+    if (c->task.kind_ == &secure_kind) {
+        to->state = CONN_STATE_handshake;
+        return;
+    }
     if (c->task.kind_ == &greeting_kind) {
         to->state = CONN_STATE_greeting;
         return;

@@ -134,6 +134,7 @@ void duties_answer(struct client *c, const struct http_head *head, bool keep_ali
         .id = r->request_id,
         .redirect = no->redirect,
         .vars = {.client_ip = ip,
+                 .https = client_is_secure(c),
                  .listener = c->c.listener->name,
                  .request_id = access_record_id(r),
                  .head = head,

@@ -233,7 +233,8 @@ static void begin_work(struct exchange *x, struct edit_work *w, const struct edi
     record_client(&x->record, w->ip);
     w->vars = (struct template_vars){.client_ip = w->ip,
                                      .listener = x->edit->listener,
-                                     .request_id = access_record_id(&x->record)};
+                                     .request_id = access_record_id(&x->record),
+                                     .https = client_is_secure(x->client)};
     w->changes = (struct h1_changes){
         .drop = side->drop, .names = side->names, .nnames = side->nnames, .put = put, .ctx = w};
 }

@@ -7,6 +7,7 @@
 
 #include "dataplane/proxy/duties.h"
 #include "dataplane/proxy/greeting.h"
+#include "dataplane/proxy/secure.h"
 #include "dataplane/route/access.h"
 
 static void give_up(struct listener *l, struct arrival *a, uint64_t *counter)
@@ -27,6 +28,11 @@ static struct inet_end client_of(const struct arrival *a)
     return (struct inet_end){.addr = info.peer_addr, .port = info.peer_port};
 }
 
+bool listener_serve(struct listener *l, const struct arrival *a)
+{
+    return l->http ? client_start(l, a) : tunnel_start(l, a);
+}
+
 void listener_admit(struct listener *l, struct arrival *a)
 {
     struct inet_end client = client_of(a);
@@ -38,7 +44,7 @@ void listener_admit(struct listener *l, struct arrival *a)
         give_up(l, a, &l->count.limited);
         return;
     }
-    if (l->http ? client_start(l, a) : tunnel_start(l, a))
+    if (l->cfg->tls ? secure_start(l, a) : listener_serve(l, a))
         l->count.accepted++;
     else
         give_up(l, a, &l->count.refused);

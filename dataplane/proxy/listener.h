@@ -23,6 +23,9 @@ void listeners_drain(struct proxy *p);
 /* Whose client is known now is served, or turned away by the listener's limits (duties.h): the
  * arrival is used up. */
 void listener_admit(struct listener *l, struct arrival *a);
+/* A connection that may come in, plain or opened, to whoever serves it. False: no memory, and the
+ * arrival is as it was. */
+bool listener_serve(struct listener *l, const struct arrival *a);
 
 void listener_abort_all(struct listener *l);
 void listener_free(struct listener *l);

@@ -9,6 +9,7 @@
 #include "dataplane/proxy/greeting.h"
 #include "dataplane/proxy/hello.h"
 #include "dataplane/proxy/listener.h"
+#include "dataplane/proxy/secure.h"
 
 void conn_init(struct conn *c, struct listener *l, const struct task_kind *kind,
                const struct arrival *a)
@@ -68,6 +69,7 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     p->tcp = o->tcp;
     p->ropes = o->ropes;
     p->log = o->log;
+    p->tls = o->tls;
     p->core = o->core;
     p->cores = o->cores;
     list_init(&p->listeners);
@@ -79,6 +81,7 @@ struct proxy *proxy_new(const struct proxy_opts *o)
     slab_init(&p->greetings, greeting_size(), 0);
     slab_init(&p->headers, sizeof(struct proxy_header), 0);
     slab_init(&p->hellos, sizeof(struct tunnel_hello), 0);
+    slab_init(&p->handshakes, secure_size(), 0);
     struct upstreams_opts uo = {
         .sched = o->sched,
         .tcp = o->tcp,
@@ -115,6 +118,7 @@ void proxy_free(struct proxy *p)
     slab_fini(&p->headers);
     slab_fini(&p->hellos);
     free(p->hello);
+    slab_fini(&p->handshakes);
     conn_table_fini(&p->conns);
     edits_free(p);
     free(p->fields);

@@ -19,6 +19,7 @@
 
 struct proxy;
 struct limit_table; /* route/limit.h */
+struct tls;         /* tls/tls.h */
 
 struct proxy_opts {
     struct sched *sched;
@@ -26,6 +27,7 @@ struct proxy_opts {
     struct rope_pool *ropes;
     struct access_ring *log;
     struct mailbox *mailbox;    /* the core's */
+    struct tls *tls;            /* the core's; NULL: none of its listeners has TLS */
     struct limit_table *limits; /* shared by the cores; NULL: no limit per client holds */
     uint8_t key[CSPRNG_KEY];    /* of the ids that requests get; different on each core */
     uint64_t seed;

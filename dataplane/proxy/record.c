@@ -10,6 +10,19 @@ void record_text(char *to, size_t size, const char *from, size_t len)
     to[n] = 0;
 }
 
+static void record_tls(struct access_record *r, const struct stream *s)
+{
+    struct tls_info info;
+    if (!tls_get_info(s, &info))
+        return;
+    r->has_tls = true;
+    r->tls.version = info.version;
+    r->tls.cipher = info.cipher;
+    r->tls.resumed = info.resumed;
+    const char *sni = info.sni ? info.sni : "";
+    record_text(r->tls.sni, sizeof(r->tls.sni), sni, strlen(sni));
+}
+
 /* Written anew for each request, so only the fixed part is cleared. */
 void record_conn(struct access_record *r, const struct listener *l, const struct inet_end *client)
 {
@@ -27,6 +40,7 @@ void record_init(struct access_record *r, const struct client *c)
 {
     struct inet_end client = conn_client(&c->c);
     record_conn(r, c->c.listener, &client);
+    record_tls(r, c->c.stream);
     r->http_error = c->head.scan.error; /* a head that found no end */
 }
 

@@ -98,6 +98,7 @@ int exchange_write_head(struct exchange *x)
     struct h1_request_edit edit = {
         .forwarded = http->forwarded,
         .client_addr = addr,
+        .https = client_is_secure(x->client),
         .default_host = host,
         .via = http->via,
     };

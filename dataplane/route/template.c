@@ -38,7 +38,7 @@ static struct piece value_of(enum config_variable var, const struct template_var
     case CONFIG_VAR_request_id:
         return piece(v->request_id);
     case CONFIG_VAR_scheme:
-        return piece("http");
+        return piece(v->https ? "https" : "http");
     case CONFIG_VAR_method:
         return span(v->head, v->head->method_text);
     case CONFIG_VAR_host:

@@ -10,6 +10,7 @@ struct template_vars {
     const char *client_ip, *listener, *request_id; /* "" where there is none */
     const struct http_head *head;     /* the request's; NULL when only the ones above are used */
     const struct http_route_key *key; /* the same; only host and path need it */
+    bool https;                       /* what the client spoke to us */
     uint32_t prefix_len; /* of the route's prefix without a "/" at its end, for ${rest} */
 };
 

@@ -30,6 +30,7 @@ import cases_proxied  # noqa: F401
 import cases_reload  # noqa: F401
 import cases_seeing  # noqa: F401
 import cases_stalls  # noqa: F401
+import cases_tls  # noqa: F401
 import cases_wire  # noqa: F401
 from proc import BINARY, Folder, enter_own_network
 from world import World

@@ -360,7 +360,8 @@ static void start_cores(struct world *w, const struct world_opts *o)
     w->shared.limits = limit_table_new(w->snapshot->runtime.tracked_clients, w->shared.secret);
     assert_non_null(w->shared.limits);
     w->snapshot->version = 1;
-    assert_int_equal(core_prepare(&w->shared, w->snapshot), 0);
+    char err[256];
+    assert_int_equal(core_prepare(&w->shared, w->snapshot, err, sizeof(err)), 0);
     core_publish(&w->shared, w->snapshot);
     for (unsigned i = 0; i < n; i++) {
         struct core_opts co = {.index = i,
@@ -560,7 +561,7 @@ void world_publish(struct world *w, const char *yaml)
     assert_true(world_old_versions(w) < WORLD_MAX_OLD);
     w->old[w->nold++] = w->snapshot;
     w->snapshot = s;
-    assert_int_equal(core_prepare(&w->shared, s), 0);
+    assert_int_equal(core_prepare(&w->shared, s, err, sizeof(err)), 0);
     core_publish(&w->shared, s);
     if (w->health)
         assert_int_equal(health_apply(w->health, s, w->now), 0);

@@ -34,10 +34,14 @@ static char *a_scrape(void)
     static struct core_status s;
     struct status_view v = {.ncores = 1, .cores[0] = {true, true, &s}};
     struct process_info p = {.version = "", .build = "", .dpdk = "", .state = "", .nports = 1};
+    static const struct process_cert cert = {"", "", "", "", 0};
     char *text = NULL;
     size_t len;
     FILE *f = open_memstream(&text, &len);
 
+    p.certs = &cert;
+    p.ncerts = p.npool = 1;
+    p.pool[0].name = "";
     p.ports[0].name = p.ports[0].device = p.ports[0].info.driver = "";
     fill(&s);
     if (!f || metrics_write(f, &p, &v) || fclose(f))
@@ -179,6 +183,11 @@ static const struct code probes[] = {
 #include "dataplane/upstream/probe.def"
 #undef PROBE
 };
+static const struct code tls_fails[] = {
+#define TLS_FAIL(name, text) CODE(name, text)
+#include "dataplane/tls/fail.def"
+#undef TLS_FAIL
+};
 static const struct code turned_away[] = {
 #define TURNED_AWAY(name, text) CODE(name, text)
 #include "dataplane/proxy/turned_away.def"
@@ -275,6 +284,10 @@ static void reasons_page(FILE *f)
           "and limits "
           "have metrics of their own.",
           turned_away);
+    CODES(f, "How a TLS handshake fails",
+          "`reason` of `millrace_tls_handshakes_failed_total`; `tls.failed` of a core in the "
+          "status.",
+          tls_fails);
     codes(
         f, "What is wrong with a message",
         "`http_error` in the access log: of a request that was refused, or of a response that was\n"

@@ -33,6 +33,7 @@ static const char *line(bool full, enum config_log_format format)
     struct access_record r;
 
     memset(&r, full ? 1 : 0, sizeof(r));
+    r.tls.version = r.tls.cipher = "name"; /* literals, not bytes */
     log_format_access(buf, &r, format, &clock);
     return buf;
 }

@@ -35,7 +35,7 @@ static bool on_has_released(void *ctx, unsigned core, uint64_t version)
     return ((struct fakes *)ctx)->released[core] >= version;
 }
 
-static int on_prepare(void *ctx, struct snapshot *s)
+static int on_prepare(void *ctx, struct snapshot *s, char *err, size_t err_len)
 {
     return 0;
 }
