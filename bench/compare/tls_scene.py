@@ -22,8 +22,8 @@ MILLRACE_TLS = """listeners:
     tls: {{ certificates: [{{ cert: {cert}, key: {key} }}] }}
     http:
       access_log: false
-      timeouts: {{{{ idle: 300s }}}}
-      routes: [{{{{ upstream: app }}}}]
+      timeouts: {{ idle: 300s }}
+      routes: [{{ upstream: app }}]
 """
 
 HAPROXY_TLS = """
@@ -95,7 +95,7 @@ class TlsMillrace(MillraceProxy):
     def __init__(self, folder, certificate, connections=0):
         text = scene.fill(scene.MILLRACE, folder, poll="adaptive", extra="")
         more = MILLRACE_TLS.format(ours=OURS, tls=TLS_PORT, cert=certificate.cert,
-                                   key=certificate.key).format()
+                                   key=certificate.key)
         text = text.replace("listeners:\n", more)
         if connections:
             text = text.replace("runtime: { ", f"runtime: {{ connections: {connections}, ")
