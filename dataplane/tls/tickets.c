@@ -151,14 +151,15 @@ static int seal(const struct tls_tickets *t, const struct tls_ticket_key *k, uns
     return 1;
 }
 
-/* 2: opened, and due for a new one. */
-static int open_with(const struct tls_tickets *t, const struct key_set *s, size_t i,
+/* 2: opened, and due for a new one. In TLS 1.3 always: a ticket is for use once (RFC 8446 §C.4),
+ * and a client that has used all of its tickets would have to begin anew. */
+static int open_with(const SSL *ssl, const struct tls_tickets *t, const struct key_set *s, size_t i,
                      const unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac)
 {
     const struct tls_ticket_key *k = &s->keys[i];
     if (!EVP_DecryptInit_ex2(cipher, t->cipher, k->aes, iv, NULL) || !set_mac(mac, k))
         return -1;
-    return i ? 2 : 1;
+    return i || SSL_version(ssl) == TLS1_3_VERSION ? 2 : 1;
 }
 
 static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher,
@@ -170,7 +171,7 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
         return seal(t, &s->keys[0], name, iv, cipher, mac);
     for (size_t i = 0; i < s->n; i++)
         if (CRYPTO_memcmp(name, s->keys[i].name, TLS_TICKET_NAME) == 0)
-            return open_with(t, s, i, iv, cipher, mac);
+            return open_with(ssl, t, s, i, iv, cipher, mac);
     return 0;
 }
 
