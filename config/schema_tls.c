@@ -57,7 +57,7 @@ static const struct config_key auth_keys[] = {
     {"crl", CONFIG_VALUE, &config_path, FIELD(config_tls, client_crl),
      .example = "/etc/millrace/clients.crl",
      .doc = "PEM file: certificates that are revoked, a list for each issuer in `ca`."},
-    {"header", CONFIG_VALUE, &config_field_name, FIELD(config_tls, client_header),
+    {"header", CONFIG_VALUE, &config_id_header, FIELD(config_tls, client_header),
      .example = "x-client-subject",
      .doc = "Header that tells the origin the subject of the client's certificate (RFC 2253). What "
             "clients send in it is taken out, whether there is a certificate or not."},

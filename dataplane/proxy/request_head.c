@@ -108,6 +108,13 @@ int exchange_write_head(struct exchange *x)
         edit.deadline = left;
         format_time_left(x, left);
     }
+    struct tls_info tls = {0};
+    const struct config_tls *secure = x->client->c.listener->cfg->tls;
+    if (secure && secure->client_header) {
+        tls_get_info(x->client->c.stream, &tls);
+        edit.subject_name = secure->client_header;
+        edit.subject = tls.subject;
+    }
     struct edit_work work;
     if (x->edit) {
         edit.changes = edit_request(x, head, &work);

@@ -12,6 +12,7 @@
 #define RECORD_HANDSHAKE 22
 #define RETRY_NS         1000000ull /* when other cores' jobs have filled the pool's queue */
 #define HELLO_HEADER     4u
+#define SUBJECT_MAX      1024u
 
 static const char plain_http[] = "HTTP/1.1 400 Bad Request\r\n"
                                  "Content-Type: text/plain\r\n"
@@ -171,6 +172,30 @@ static SSL *make_ssl(struct tls_session *s)
     return ssl;
 }
 
+/* Printable ASCII alone: RFC 2253 escapes the rest. NULL: no memory. */
+static char *subject_of(X509 *x)
+{
+    BIO *b = BIO_new(BIO_s_mem());
+    char *bytes, *copy = NULL;
+    if (b && X509_NAME_print_ex(b, X509_get_subject_name(x), 0, XN_FLAG_RFC2253) >= 0) {
+        long n = BIO_get_mem_data(b, &bytes);
+        copy = strndup(bytes, (size_t)n < SUBJECT_MAX ? (size_t)n : SUBJECT_MAX);
+    }
+    BIO_free(b);
+    return copy;
+}
+
+/* A client that has shown a certificate must not pass for one that has not. */
+static void note_subject(struct tls_session *s, struct tls_job *j)
+{
+    X509 *x = SSL_get0_peer_certificate(s->ssl);
+    s->subject = x ? subject_of(x) : NULL;
+    if (!x || s->subject)
+        return;
+    j->result = -1;
+    j->fail = TLS_FAIL_no_memory;
+}
+
 static void run_job(struct blocking_job *job)
 {
     struct tls_job *j = container_of(job, struct tls_job, job);
@@ -187,6 +212,8 @@ static void run_job(struct blocking_job *job)
     j->result = rc == 1 ? 1 : SSL_get_error(s->ssl, rc) == SSL_ERROR_WANT_READ ? 0 : -1;
     if (j->result < 0)
         j->fail = why_failed();
+    if (j->result > 0)
+        note_subject(s, j);
     ERR_clear_error();
 }
 

@@ -97,6 +97,7 @@ void session_free(struct tls_session *s)
     if (s->job)
         slab_put(&t->jobs, s->job);
     SSL_free(s->ssl);
+    free(s->subject);
     tls_context_put(s->context);
     rope_clear(t->ropes, &s->in);
     rope_clear(t->ropes, &s->out);

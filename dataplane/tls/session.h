@@ -53,6 +53,7 @@ struct tls_session {
     struct tls *tls;
     struct tls_context *context; /* a reference */
     SSL *ssl;                    /* NULL before the first job */
+    char *subject;               /* of the client's certificate; malloced by the last job */
     struct tls_job *job;         /* until the handshake is done */
     struct rope in;              /* received, sealed */
     struct rope out;             /* sealed, to be sent */

@@ -191,6 +191,7 @@ bool tls_get_info(const struct stream *stream, struct tls_info *ret_info)
         .version = SSL_get_version(s->ssl),
         .cipher = SSL_get_cipher_name(s->ssl),
         .sni = SSL_get_servername(s->ssl, TLSEXT_NAMETYPE_host_name),
+        .subject = s->subject,
         .resumed = SSL_session_reused(s->ssl),
     };
     return true;

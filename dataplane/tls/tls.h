@@ -76,7 +76,8 @@ bool tls_is(const struct stream *s);
 struct tls_info {
     const char *version; /* "TLSv1.3"; a literal */
     const char *cipher;  /* as OpenSSL names it; a literal */
-    const char *sni;     /* lives as long as the stream; NULL: none was asked for */
+    const char *sni;     /* lives as long as the stream, as `subject`; NULL: none was asked for */
+    const char *subject; /* of the client's certificate, by RFC 2253; NULL: it showed none */
     bool resumed;
 };
 /* False: not a TLS stream, or its handshake is not done. */

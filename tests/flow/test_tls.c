@@ -536,9 +536,166 @@ static void a_drain_ends_handshakes(void **state)
     finish(w);
 }
 
+/* --- client certificates -------------------------------------------------------------------------
+ */
+
+#define AUTH(mode, more)                                                                           \
+    "      client_auth: { mode: " mode ", ca: %s/ca.pem" more ", header: X-Subject }\n"
+
+static struct world *start_auth(const char *format)
+{
+    char more[512];
+    snprintf(more, sizeof(more), format, pki.dir, pki.dir);
+    return start(more);
+}
+
+static SSL_CTX *client_with(const char *file, int version)
+{
+    SSL_CTX *ctx = client(version);
+    char name[32];
+    if (!file)
+        return ctx;
+    snprintf(name, sizeof(name), "%s.pem", file);
+    assert_int_equal(SSL_CTX_use_certificate_file(ctx, pki_path(&pki, name), SSL_FILETYPE_PEM), 1);
+    snprintf(name, sizeof(name), "%s.key", file);
+    assert_int_equal(SSL_CTX_use_PrivateKey_file(ctx, pki_path(&pki, name), SSL_FILETYPE_PEM), 1);
+    return ctx;
+}
+
+#define FORGED "GET / HTTP/1.1\r\nHost: a\r\nX-Subject: CN=admin\r\n\r\n"
+
+/* `subject`: what the origin hears, "": nothing; NULL: no handshake. */
+static void expect_subject(struct world *w, struct peer **o, const char *file, int version,
+                           const char *subject, enum tls_fail why)
+{
+    SSL_CTX *ctx = client_with(file, version);
+    struct tls_peer *t = tls_peer_new(w, 443, ctx, NULL);
+    tls_peer_handshake(t); /* of 1.3 the client's part is done before ours */
+    if (subject) {
+        tls_peer_say(t, FORGED);
+        if (!*o)
+            *o = world_accept(w);
+        const char *head = peer_expect_through(*o, "\r\n\r\n");
+        assert_has_not(head, "admin");
+        if (*subject)
+            assert_has(head, subject);
+        else
+            assert_has_not(head, "X-Subject");
+        peer_say(*o, OK2);
+        tls_peer_expect_through(t, "\r\n\r\nok");
+    } else {
+        tls_peer_expect_over(t);
+        assert_true(t->alert > 0);
+        assert_int_equal(stats(w)->failed[why], 1);
+    }
+    peer_close(t->peer);
+    world_sleep(w, WORLD_S);
+    tls_peer_free(t);
+    SSL_CTX_free(ctx);
+}
+
+#define ALICE "X-Subject: O=Mill\\, Inc,CN=alice\r\n"
+
+static void client_certificates_are_asked_for(void **state)
+{
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    for (unsigned i = 0; i < 2; i++) {
+        int v = versions[i];
+        struct peer *o = NULL;
+        struct world *w = start_auth(AUTH("required", ""));
+        expect_subject(w, &o, "alice", v, ALICE, 0);
+        expect_subject(w, &o, NULL, v, NULL, TLS_FAIL_no_client_cert);
+        expect_subject(w, &o, "stranger", v, NULL, TLS_FAIL_bad_client_cert);
+        finish(w);
+
+        o = NULL;
+        w = start_auth(AUTH("optional", ", crl: %s/ca.crl"));
+        expect_subject(w, &o, "alice", v, ALICE, 0);
+        expect_subject(w, &o, NULL, v, "", 0);
+        expect_subject(w, &o, "mallory", v, NULL, TLS_FAIL_bad_client_cert); /* revoked */
+        finish(w);
+    }
+}
+
+/* A ticket says who the client is; where others are asked for, it is no good. */
+static void a_ticket_keeps_the_subject(void **state)
+{
+    struct world *w = start_auth(AUTH("required", ""));
+    SSL_CTX *ctx = client_with("alice", TLS1_3_VERSION);
+    SSL_SESSION *session = NULL;
+    struct peer *o = NULL;
+    for (unsigned i = 0; i < 3; i++) {
+        struct tls_peer *t = tls_peer_new(w, 443, ctx, NULL);
+        if (session)
+            SSL_set_session(t->ssl, session);
+        SSL_SESSION_free(session);
+        assert_true(tls_peer_handshake(t));
+        tls_peer_say(t, FORGED);
+        if (!o)
+            o = world_accept(w);
+        assert_has(peer_expect_through(o, "\r\n\r\n"), ALICE);
+        peer_say(o, OK2);
+        tls_peer_expect_through(t, "\r\n\r\nok");
+        assert_int_equal(SSL_session_reused(t->ssl), i == 1);
+        session = SSL_get1_session(t->ssl);
+        SSL_shutdown(t->ssl);
+        tls_peer_pump(t);
+        tls_peer_expect_end(t);
+        tls_peer_free(t);
+        if (i == 1) {
+            char more[512];
+            snprintf(more, sizeof(more), AUTH("required", ", crl: %s/ca.crl"), pki.dir, pki.dir);
+            world_reload(w, yaml(more));
+        }
+    }
+    SSL_SESSION_free(session);
+    SSL_CTX_free(ctx);
+    finish(w);
+}
+
+/* --- what is stapled -----------------------------------------------------------------------------
+ */
+
+static void an_ocsp_answer_is_stapled_as_it_is(void **state)
+{
+    char more[512];
+    pki_write(&pki, "a.ocsp", "not looked into", 15);
+    snprintf(more, sizeof(more),
+             "%s/wild.key }\n        - { cert: %s/b.pem, key: %s/b.key, ocsp: "
+             "%s/a.ocsp",
+             pki.dir, pki.dir, pki.dir, pki.dir);
+    char *text = strdup(yaml("")), *at = strstr(text, "/wild.key");
+    char with[9000];
+    at -= strlen(pki.dir);
+    snprintf(with, sizeof(with), "%.*s%s%s", (int)(at - text), text, more,
+             at + strlen(pki.dir) + strlen("/wild.key"));
+    struct world *w = flow_start(with);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tls_peer *t = tls_peer_new(w, 443, NULL, i ? "b.example" : "a.example");
+        const unsigned char *got;
+        SSL_set_tlsext_status_type(t->ssl, TLSEXT_STATUSTYPE_ocsp);
+        assert_true(tls_peer_handshake(t));
+        long n = SSL_get_tlsext_status_ocsp_resp(t->ssl, &got);
+        assert_int_equal(n, i ? 15 : -1);
+        if (i)
+            assert_memory_equal(got, "not looked into", 15);
+        peer_close(t->peer);
+        tls_peer_free(t);
+    }
+    free(text);
+    finish(w);
+}
+
 static int make_certs(void **state)
 {
     pki_init(&pki);
+    pki_make(&pki, &(struct pki_cert){.file = "ca", .cn = "clients' CA", .is_ca = true});
+    pki_make(&pki, &(struct pki_cert){.file = "alice", .cn = "alice", .issuer = "ca"});
+    pki_make(&pki,
+             &(struct pki_cert){.file = "mallory", .cn = "mallory", .issuer = "ca", .serial = 666});
+    pki_make(&pki, &(struct pki_cert){.file = "stranger", .cn = "alice"});
+    pki_revoke(&pki, "ca", "ca", 666);
+    pki_make(&pki, &(struct pki_cert){.file = "b", .cn = "b", .names = "DNS:b.example"});
     pki_make(&pki, &(struct pki_cert){.file = "a", .cn = "a-ec", .names = "DNS:a.example"});
     pki_make(&pki, &(struct pki_cert){
                        .file = "a-rsa", .cn = "a-rsa", .names = "DNS:a.example", .kind = PKI_RSA});
@@ -574,6 +731,9 @@ int main(void)
         cmocka_unit_test(sessions_are_taken_up_again),
         cmocka_unit_test(a_reload_leaves_connections_alone),
         cmocka_unit_test(a_drain_ends_handshakes),
+        cmocka_unit_test(client_certificates_are_asked_for),
+        cmocka_unit_test(a_ticket_keeps_the_subject),
+        cmocka_unit_test(an_ocsp_answer_is_stapled_as_it_is),
     };
     return cmocka_run_group_tests(tests, make_certs, remove_certs);
 }

@@ -1,5 +1,7 @@
 #include "dataplane/http/h1/serialize.h"
 
+#include <strings.h>
+
 #include "dataplane/http/chars.h"
 #include "dataplane/http/h1/writer.h"
 
@@ -290,11 +292,24 @@ static void drop_named(const struct http_head *head, const char *name)
         (f++)->flags |= HTTP_HF_NOMINATED;
 }
 
+/* Nobody but us says who the client is. */
+static void drop_subject(const struct http_head *head, const char *name)
+{
+    size_t len = strlen(name);
+    for (unsigned i = 0; i < head->nheaders; i++) {
+        struct http_header *f = &head->headers[i];
+        if (f->name_len == len && strncasecmp(head->base + f->name_off, name, len) == 0)
+            f->flags |= HTTP_HF_NOMINATED;
+    }
+}
+
 int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http_head *head,
                      const struct h1_request_edit *edit)
 {
     if (edit->deadline_name)
         drop_named(head, edit->deadline_name);
+    if (edit->subject_name)
+        drop_subject(head, edit->subject_name);
     struct copier c = copier(head, request_drops(head, edit), edit->changes);
     h1_writer_begin(&c.w, pool);
     put_request_line(&c);
@@ -312,6 +327,12 @@ int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http
         h1_put_text(&c.w, edit->deadline_name);
         H1_PUT(&c.w, ": ");
         h1_put_text(&c.w, edit->deadline);
+        H1_PUT(&c.w, "\r\n");
+    }
+    if (edit->subject) {
+        h1_put_text(&c.w, edit->subject_name);
+        H1_PUT(&c.w, ": ");
+        h1_put_text(&c.w, edit->subject);
         H1_PUT(&c.w, "\r\n");
     }
     put_changes(&c);

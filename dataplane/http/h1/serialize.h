@@ -47,6 +47,8 @@ struct h1_request_edit {
     const char *via;                  /* pseudonym; NULL: no Via */
     const char *deadline_name;        /* replaces fields of that name; NULL: none is written */
     const char *deadline;             /* its value */
+    const char *subject_name;         /* the same for the client's certificate */
+    const char *subject;              /* NULL: none, fields of that name go all the same */
     bool https;                       /* what the client spoke to us */
     bool close;                       /* this is the last request on the upstream connection */
     enum http_framing framing;        /* NONE, LENGTH or CHUNKED */
