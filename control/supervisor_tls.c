@@ -1,6 +1,7 @@
 /* What becomes of TLS listeners' files while the process runs. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "control/certs.h"
 #include "control/supervisor_impl.h"
@@ -48,12 +49,28 @@ int supervisor_start_tls(struct supervisor *s)
     return 0;
 }
 
+/* A core dump would have the keys in it. */
+static void no_core_dumps(struct supervisor *s)
+{
+    static const struct rlimit none = {0, 0};
+    struct rlimit before;
+
+    if (getrlimit(RLIMIT_CORE, &before) == 0 && before.rlim_max == 0)
+        return;
+    if (setrlimit(RLIMIT_CORE, &none) < 0)
+        log_warn(s->log, "core dumps can't be turned off; they would have private keys in them");
+    else
+        log_info(s->log, "core dumps are off from now on: private keys are in memory");
+}
+
 void supervisor_apply_tls(struct supervisor *s)
 {
     certs_watch(s->certs, s->log, s->publish.current);
     free(s->cert_list);
     s->cert_list = certs_list(s->publish.current, &s->ncert_list);
     certs_warn(s->log, s->cert_list, s->ncert_list);
+    if (s->ncert_list)
+        no_core_dumps(s);
 }
 
 /* The process's own keys seal for the shortest time that any listener asks for. */

@@ -132,7 +132,7 @@ EVP_PKEY *pem_key(const struct blob *b, struct config_tls_fault *fault)
         return key;
     if (strstr(b->bytes, "ENCRYPTED"))
         fault_say(fault, "the key has a passphrase; expected one without");
-    else if (is_end())
+    else if (!strstr(b->bytes, "PRIVATE KEY-----"))
         fault_say(fault, "there is no private key in it");
     else
         fault_say(fault, "private key can't be read: %s", fault_reason());

@@ -356,6 +356,7 @@ static void start_cores(struct world *w, const struct world_opts *o)
     w->shared.ncores = n;
     w->shared.cores = w->core_table;
     w->shared.mbufs = w->pools[1];
+    w->shared.pool = o->pool;
     memcpy(w->shared.secret, "the proxy's key", 16);
     w->shared.limits = limit_table_new(w->snapshot->runtime.tracked_clients, w->shared.secret);
     assert_non_null(w->shared.limits);

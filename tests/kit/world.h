@@ -71,8 +71,10 @@ struct world_opts {
     unsigned proxy_mbufs;  /* of the proxy's pool; 0: as `mbufs` */
     bool plain;            /* for benchmarks: stock pools, no transcript; don't world_free() it */
     uint32_t misroute_ppm; /* frames that reach the wrong core's queue */
+    struct blocking *pool; /* for the cores, of the test's own; NULL: jobs are run in place */
 };
 
+struct blocking;
 struct health;
 
 #define WORLD_MAX_PORTS 16
