@@ -1,5 +1,6 @@
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,13 +171,13 @@ static const struct tls_name *look_up(const struct tls_context *c, const char *t
 /* RFC 6125 §6.4.3: "*" stands for one label, the first. */
 unsigned names_find(const struct tls_context *c, const char *name)
 {
-    char wanted[TLS_NAME_MAX + 1], wild[TLS_NAME_MAX + 2] = "*";
+    char wanted[TLS_NAME_MAX + 1], wild[TLS_NAME_MAX + 2];
     if (!lower(name, strlen(name), wanted))
         return 0;
     const struct tls_name *n = look_up(c, wanted);
     const char *dot = strchr(wanted, '.');
     if (!n && dot) {
-        strcpy(wild + 1, dot);
+        snprintf(wild, sizeof(wild), "*%s", dot);
         n = look_up(c, wild);
     }
     return n ? n->group : 0;

@@ -87,7 +87,7 @@ static int op_status(const struct stream *stream)
 /* Looks: the end is a record like any other. What comes before it waits in `plain`. */
 static bool op_at_eof(const struct stream *stream)
 {
-    struct tls_session *s = session_of((struct stream *)(uintptr_t)stream);
+    struct tls_session *s = session_of(stream);
     return is_open(s) && (records_open(s, 1) == 0 || (s->err && !s->plain.len));
 }
 
