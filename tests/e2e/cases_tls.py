@@ -153,7 +153,7 @@ def hot(_):
             check(ask(), "and after that")
 
 
-@case("tls: sessions are resumed across a reload, and by another process with the same keys", own=True)
+@case("tls: sessions are resumed across a reload, by the keys of a file and by no others", own=True)
 def resumed(_):
     with Tls() as t:
         keys, session = t.path("tickets"), t.path("session")
