@@ -258,7 +258,7 @@ static void a_cut_is_no_end(void **state)
     tls_peer_say(t, "half of it");
     struct peer *o = world_accept(w);
     peer_expect(o, "half of it");
-    peer_shutdown(t->peer); /* FIN without close_notify */
+    peer_shutdown(t->peer);  /* FIN without close_notify */
     world_sleep(w, WORLD_S); /* at once, not when something else runs out */
     assert_int_equal(o->err, -ECONNRESET);
     assert_false(o->eof);

@@ -329,7 +329,7 @@ int h1_write_request(struct rope_pool *pool, struct rope *out, const struct http
         h1_put_text(&c.w, edit->deadline);
         H1_PUT(&c.w, "\r\n");
     }
-    if (edit->subject) {
+    if (edit->subject_name && edit->subject) {
         h1_put_text(&c.w, edit->subject_name);
         H1_PUT(&c.w, ": ");
         h1_put_text(&c.w, edit->subject);
