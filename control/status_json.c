@@ -141,8 +141,22 @@ static json_t *buckets(const struct hist *h)
     return a;
 }
 
-void status_add_buckets(json_t *status, const struct status_view *v)
+static void add_pool_buckets(json_t *list, const struct process_info *p)
 {
+    json_t *o;
+    size_t i;
+
+    json_array_foreach(list, i, o)
+    {
+        json_object_set_new(json_object_get(o, "queue"), "buckets", buckets(&p->pool[i].queue_ns));
+        json_object_set_new(json_object_get(o, "run"), "buckets", buckets(&p->pool[i].run_ns));
+    }
+}
+
+void status_add_buckets(json_t *status, const struct process_info *p, const struct status_view *v)
+{
+    add_pool_buckets(json_object_get(status, "blocking"), p);
+
     for (unsigned i = 0; i < v->ncores; i++) {
         const struct core_status *s = v->cores[i].s;
         json_t *o = json_array_get(json_object_get(status, "cores"), i);
@@ -283,6 +297,23 @@ static json_t *process_to_json(const struct process_info *p)
     return o;
 }
 
+/* The classes of the blocking pool; empty: no pool has been needed. */
+static json_t *blocking_to_json(const struct process_info *p)
+{
+    json_t *a = json_array();
+
+    for (unsigned i = 0; i < p->npool; i++) {
+        const struct blocking_stats *b = &p->pool[i];
+        json_array_append_new(a, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+                                           text(b->name), "queued", number(b->queued), "running",
+                                           number(b->running), "submitted", number(b->submitted),
+                                           "completed", number(b->completed), "refused",
+                                           number(b->refused), "queue", latency(&b->queue_ns),
+                                           "run", latency(&b->run_ns)));
+    }
+    return a;
+}
+
 json_t *status_to_json(const struct process_info *p, const struct status_view *v)
 {
     json_t *o = process_to_json(p), *cores = json_array(), *ports = json_array();
@@ -295,5 +326,6 @@ json_t *status_to_json(const struct process_info *p, const struct status_view *v
     json_object_set_new(o, "ports", ports);
     json_object_set_new(o, "listeners", listeners_to_json(p, v));
     json_object_set_new(o, "upstreams", upstreams_to_json(v));
+    json_object_set_new(o, "blocking", blocking_to_json(p));
     return o;
 }

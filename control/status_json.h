@@ -12,8 +12,8 @@
 json_t *status_to_json(const struct process_info *p, const struct status_view *v);
 
 /* Adds to it what the latency histograms hold: "buckets": [[largest value in ns, count], …] to each
- * core's loop.pass and tasks.poll, empty ones left out. */
-void status_add_buckets(json_t *status, const struct status_view *v);
+ * core's loop.pass and tasks.poll and to each blocking[].queue and .run, empty ones left out. */
+void status_add_buckets(json_t *status, const struct process_info *p, const struct status_view *v);
 
 /* The same for people: a table made of that JSON, which may come from another version of us. */
 void status_print(const json_t *status, FILE *f);

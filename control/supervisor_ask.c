@@ -87,7 +87,7 @@ static void answer_status(struct ask *a, const struct process_info *p, const str
     json_t *status = status_to_json(p, v);
 
     if (status && a->buckets)
-        status_add_buckets(status, v);
+        status_add_buckets(status, p, v);
     admin_reply(a->admin, status);
 }
 

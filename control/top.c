@@ -193,6 +193,22 @@ static json_t *upstream_frame(const struct pair *u)
     return o;
 }
 
+/* A class of the blocking pool's jobs. */
+static json_t *blocking_frame(const struct pair *b)
+{
+    struct pair queue = sub(b, "queue"), run = sub(b, "run");
+    json_t *o = json_object();
+
+    put(o, "name", copy(b->n, "name"));
+    put(o, "queued", copy(b->n, "queued"));
+    put(o, "running", copy(b->n, "running"));
+    put(o, "jobs_per_s", rate(b, "completed"));
+    put(o, "refused_per_s", rate(b, "refused"));
+    put_latency(o, "queue_p99_ns", "queue_worst_ns", &queue);
+    put_latency(o, "run_p99_ns", "run_worst_ns", &run);
+    return o;
+}
+
 /* By name, and whether it drains: a listener may have moved while its old self drains. */
 static const json_t *same_in(const json_t *list, const json_t *o, size_t at)
 {
@@ -249,6 +265,7 @@ json_t *top_frame(const json_t *before, const json_t *now)
     put(o, "cores", each(&p, "cores", core_frame));
     put(o, "listeners", each(&p, "listeners", listener_frame));
     put(o, "upstreams", each(&p, "upstreams", upstream_frame));
+    put(o, "blocking", each(&p, "blocking", blocking_frame));
     put(o, "log_lost",
         json_integer(
             (json_int_t)(grown(&log, "lines_dropped") + grown(&log, "access_records_lost"))));

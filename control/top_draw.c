@@ -281,6 +281,25 @@ static void draw_totals(struct canvas *c, const json_t *o)
     line(c, sum(o, "cores", "stalls") > 0 || value(o, "log_lost") > 0 ? WARN : PLAIN, text);
 }
 
+/* A line for each class of the blocking pool's jobs. */
+static void draw_blocking(struct canvas *c, const json_t *frame)
+{
+    const json_t *o;
+    size_t i;
+
+    json_array_foreach(json_object_get(frame, "blocking"), i, o)
+    {
+        char text[LINE];
+        snprintf(
+            text, sizeof(text),
+            "pool %s: %s jobs/s  queued %s  running %s  waited p99 %s  ran p99 %s  refused %s/s",
+            name(o, "name", 13).s, number(o, "jobs_per_s").s, number(o, "queued").s,
+            number(o, "running").s, span(o, "queue_p99_ns").s, span(o, "run_p99_ns").s,
+            number(o, "refused_per_s").s);
+        line(c, value(o, "refused_per_s") > 0 ? WARN : PLAIN, text);
+    }
+}
+
 void top_draw(FILE *f, const json_t *frame, const struct top_screen *s)
 {
     struct canvas c = {f, s, 0};
@@ -305,7 +324,8 @@ void top_draw(FILE *f, const json_t *frame, const struct top_screen *s)
          0},
     };
     enum { N = sizeof(sections) / sizeof(sections[0]) };
-    unsigned fixed = 2 + N + (s->note ? 1 : 0), gaps = 0;
+    unsigned pool = (unsigned)json_array_size(json_object_get(frame, "blocking"));
+    unsigned fixed = 2 + pool + N + (s->note ? 1 : 0), gaps = 0;
 
     for (unsigned i = 0; i < N; i++) {
         sections[i].n = (unsigned)json_array_size(json_object_get(frame, sections[i].key));
@@ -317,6 +337,7 @@ void top_draw(FILE *f, const json_t *frame, const struct top_screen *s)
         share_rows(sections, N, s->rows > fixed + N * gaps ? s->rows - fixed - N * gaps : 0);
     draw_head(&c, frame);
     draw_totals(&c, frame);
+    draw_blocking(&c, frame);
     for (unsigned i = 0; i < N; i++) {
         if (gaps)
             line(&c, PLAIN, "");
